@@ -246,6 +246,7 @@ int work(const Config& config) {
        .obey =
            [&](const WorkerOrders& orders) {
              chains.obey(orders.breakers, Clock::now());
+             runner.set_workers(orders.workers);
              drain_asked.store(orders.drain);
            }},
       [&](const Sweeper::Swept& swept) {

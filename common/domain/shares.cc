@@ -130,7 +130,9 @@ std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
   if (its != window.routes.end()) {
     out.express_wait = its->express;
     out.bulk_wait = its->bulk;
-    if (its->pace == 0) {
+    // What others take is nothing to a route that is not behind them.
+    const bool is_apart = its->bulk < window.bulk_wait / 2;
+    if (its->pace == 0 && (its->takes > 0 || is_apart)) {
       // What one call took, for which nobody waits, has nobody refused; nor has what others take.
       out.takes = std::min<double>(out.takes, its->takes);
       out.needs = std::min(out.needs, its->needs);

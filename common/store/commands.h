@@ -43,6 +43,8 @@ inline constexpr std::uint32_t kHeldOpen = 1, kHeldClosed = 2;
 // How often a worker tells about itself, and what: so often that people see within seconds what
 // has befallen one.
 inline constexpr std::chrono::seconds kWorkersReport{1};
+// One that was not seen for so long is none.
+inline constexpr std::chrono::seconds kWorkerSeenWithin{15};
 // Where all of them have had room for so long, more tasks are released: by then each has told of
 // itself again.
 inline constexpr std::chrono::seconds kRoomFor{5};

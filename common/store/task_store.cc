@@ -376,11 +376,14 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
     WorkerOrders orders;
     Rows rows = session_.query(
         Sql("SELECT w.drain_asked_at, o.provider, o.state, TIMESTAMPDIFF(MICROSECOND, "
-            "UTC_TIMESTAMP(6), o.ends_at) FROM workers w LEFT JOIN provider_overrides o ON "
-            "o.ends_at>UTC_TIMESTAMP(6) WHERE w.id=")
-        << worker);
+            "UTC_TIMESTAMP(6), o.ends_at), (SELECT COUNT(*) FROM workers s WHERE s.ended_at IS "
+            "NULL "
+            "AND s.seen_at>UTC_TIMESTAMP(6) - INTERVAL ")
+        << kWorkerSeenWithin.count() << " SECOND) FROM workers w LEFT JOIN provider_overrides o ON "
+        << "o.ends_at>UTC_TIMESTAMP(6) WHERE w.id=" << worker);
     while (rows.next()) {
       orders.drain = !rows.is_null(1);
+      orders.workers = std::max<std::uint64_t>(rows.u64(5), 1);
       if (!rows.is_null(2)) {
         orders.breakers.push_back(
             {.provider = rows.text(2),

@@ -670,16 +670,15 @@ const QueueSeen* TaskStore::count_queue(const WorkersSeen& workers) {
 }
 
 WorkersSeen TaskStore::look_at_workers() {
-  // One that was not seen for so long has no place. Nor has one that was last seen later than now:
-  // the clock was set back, and who lives tells again.
-  constexpr std::chrono::seconds kSeenWithin{15};
+  // One that was last seen later than now has no place either: the clock was set back, and who
+  // lives tells again.
   WorkersSeen seen{.at = session_.now()};
   std::vector<EndsCount::Told> told;
   Sql sql(
       "SELECT id, places, room, ended, needs, route_lines, in_flight FROM workers WHERE ended_at "
       "IS "
       "NULL AND seen_at>");
-  sql << seen.at - kSeenWithin << " AND seen_at<" << seen.at + std::chrono::seconds(2);
+  sql << seen.at - kWorkerSeenWithin << " AND seen_at<" << seen.at + std::chrono::seconds(2);
   Rows rows = session_.query(sql);
   while (rows.next()) {
     ++seen.workers;

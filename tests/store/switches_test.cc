@@ -43,6 +43,17 @@ class SwitchesTest : public DoorsTest {
   const Said said_{.by = "ann@host", .reason = "it \"moves\""};
 };
 
+TEST_F(SwitchesTest, AWorkerIsToldHowManyThereAre) {
+  const WorkerId worker = WorkerId::make(), other = WorkerId::make(), gone = WorkerId::make();
+  EXPECT_EQ(orders(worker).workers, 1U);
+  orders(other);
+  orders(gone);
+  EXPECT_EQ(orders(worker).workers, 3U);
+  ASSERT_TRUE(tasks_.report_worker_ended(other));
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 1 MINUTE WHERE id=") << gone);
+  EXPECT_EQ(orders(worker).workers, 1U);
+}
+
 TEST_F(SwitchesTest, AWorkerIsToldToDrain) {
   const WorkerId worker = WorkerId::make(), other = WorkerId::make();
   EXPECT_FALSE(orders(worker).drain);

@@ -302,7 +302,7 @@ DatabaseCluster::DatabaseCluster()
   through.replace(through.find(port), port.size(), ":" + std::to_string(balancer_->port()) + "/");
   set_variable("TEST_DATABASE_URL", through);
   set_variable("TEST_DATABASE_CLIENTS", "10.99.%");
-  if (!whole(60s) || !eventually(10s, [&] { return writer() != 0; })) {
+  if (!whole(240s) || !eventually(60s, [&] { return writer() != 0; })) {
     throw std::runtime_error("the databases are no cluster");
   }
 }
@@ -330,7 +330,7 @@ BrokerCluster::BrokerCluster() : ClusterServers("_rabbits", "rabbitmq.pid") {
   for_api_ = for_workers_ = parse_broker_url(url());
   for_api_.port = api_->port();
   for_workers_.port = workers_->port();
-  if (!whole(60s)) {
+  if (!whole(240s)) {
     throw std::runtime_error("the brokers are no cluster");
   }
 }

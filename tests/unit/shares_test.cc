@@ -465,6 +465,12 @@ TEST_F(RoutesTest, WhoIsFreeIsNotJudgedByWhatOthersTake) {
   window_.takes = 606;
   EXPECT_EQ(refused_for({}, with_lines(), kFree, 900s, 0.0), std::nullopt);
   EXPECT_TRUE(refused_for({}, with_lines(), kUnknown, 900s, 0.0)) << "of whom nothing is known";
+  workers_.lines.of[kFree] = {};
+  EXPECT_EQ(refused_for({}, with_lines(), kFree, 900s, 0.0), std::nullopt) << "never called";
+  // Where what waits is in no line it may wait for the same.
+  workers_.lines.waiting = {};
+  workers_.lines.of.erase(kSlow);
+  EXPECT_TRUE(refused_for({}, with_lines(), kFree, 900s, 0.0));
 }
 
 // Of what crowds have as much waits for that provider as of what workers have: else one task there

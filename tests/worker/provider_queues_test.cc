@@ -111,8 +111,8 @@ TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
   EXPECT_EQ(queues_.before(first.task, Lane::kBulk, 0), 0U) << "it has waited";
   queues_.judged(0, first.task, false);
   EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(second.task, Lane::kBulk, 0), 0U) << "it waits there itself";
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 0, 1), 1U);
+  EXPECT_EQ(queues_.line(second.task, Lane::kBulk, 0, 1), 0U) << "it waits there itself";
   EXPECT_TRUE(queues_.knows(second.task));
   EXPECT_FALSE(queues_.knows(first.task));
   EXPECT_FALSE(queues_.knows(late.task));
@@ -122,9 +122,9 @@ TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
 TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
   const Hint first = hint(), second = hint(), third = hint();
   for (const Hint& one : {first, second, third}) {
-    queues_.add(0, one, false, kHeardFirst);
+    queues_.add(0, one, false, kLater);
   }
-  const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0); };
+  const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0, 1); };
   EXPECT_EQ(line(first), 0U);
   EXPECT_EQ(line(third), 2U);
   openings_[0] = 1;
@@ -138,13 +138,13 @@ TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
   std::vector<Hint> express;
   for (int i = 0; i < 6; ++i) {
     express.push_back(hint(Lane::kExpress));
-    queues_.add(0, express.back(), false, kHeardFirst);
+    queues_.add(0, express.back(), false, kLater);
   }
   EXPECT_EQ(line(first), 6U);
   EXPECT_EQ(line(express[0]), 0U);
   EXPECT_EQ(line(express[5]), 5U + 1U) << "every fourth is one of the others";
   const Hint tried = hint();
-  queues_.add(0, tried, true, kHeardFirst);
+  queues_.add(0, tried, true, kLater);
   EXPECT_EQ(line(tried), 0U);
   EXPECT_EQ(line(first), 7U);
   EXPECT_EQ(line(express[5]), 7U);
@@ -156,21 +156,28 @@ TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
   for (int i = 0; i < 100; ++i) {
     all.push_back(hint());
     queues_.add(0, all.back(), false, i % 2 == 0 ? kHeardFirst : kLater);
+    queues_.add(1, hint(), false, kLater);
   }
-  EXPECT_EQ(queues_.line(all[80].task, Lane::kBulk, 0), 40U);
-  EXPECT_EQ(queues_.line(hint().task, Lane::kBulk, 0), 100U);
+  const auto line = [&](const Hint& of, Position provider, std::uint64_t workers) {
+    return queues_.line(of.task, Lane::kBulk, provider, workers);
+  };
+  EXPECT_EQ(line(all[80], 0, 2), 40U);
+  EXPECT_EQ(line(hint(), 0, 2), 50U) << "whoever comes is measured by the same";
+  EXPECT_EQ(line(all[80], 0, 4), 40U) << "heard of here first";
+  EXPECT_EQ(line(all[80], 0, 1), 80U) << "nobody else has them";
+  EXPECT_EQ(line(hint(), 1, 4), 25U) << "first nowhere, as after a start";
 }
 
 // By when it came it has its turn there, too, before those that came since.
 TEST_F(ProviderQueuesTest, WhoeverWaitsElsewhereIsAsFarThereAsHeWouldBe) {
   const Hint early = hint(), late = hint();
-  queues_.add(0, early, false, kHeardFirst);
+  queues_.add(0, early, false, kLater);
   for (int i = 0; i < 60; ++i) {
-    queues_.add(1, hint(), false, kHeardFirst);
+    queues_.add(1, hint(), false, kLater);
   }
-  queues_.add(0, late, false, kHeardFirst);
-  EXPECT_EQ(queues_.line(early.task, Lane::kBulk, 1), 0U);
-  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 1), 60U);
+  queues_.add(0, late, false, kLater);
+  EXPECT_EQ(queues_.line(early.task, Lane::kBulk, 1, 1), 0U);
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 1, 1), 60U);
   EXPECT_EQ(queues_.waits_at(early.task), Position{0});
   EXPECT_EQ(queues_.waits_at(hint().task), std::nullopt);
 }
@@ -182,7 +189,7 @@ TEST_F(ProviderQueuesTest, BeforeWhoGoesByTheExpressLaneAreThoseOfThatLane) {
   }
   const TaskId late = TaskId::make();
   EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 0U);
-  EXPECT_EQ(queues_.line(late, Lane::kExpress, 0), 0U);
+  EXPECT_EQ(queues_.line(late, Lane::kExpress, 0, 1), 0U);
   for (int i = 0; i < 6; ++i) {
     queues_.add(0, hint(Lane::kExpress), false, kLater);
   }
@@ -433,15 +440,15 @@ TEST_F(ProviderQueuesTest, WhoIsLeftForAnotherGoesThere) {
 // Taken from one, it is nobody's before whom another waits.
 TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
   const Hint here = hint();
-  queues_.add(0, hint(), false, kHeardFirst);
-  queues_.add(1, here, false, kHeardFirst);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
+  queues_.add(0, hint(), false, kLater);
+  queues_.add(1, here, false, kLater);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1), 0U);
   openings_[1] = 1;
   ASSERT_EQ(next()->hint, here);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1), 1U);
   EXPECT_EQ(queues_.before(here.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1), 0U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1), 0U);
 }
 
 // What another worker told of already is hinted once more: of several workers each counts its own.

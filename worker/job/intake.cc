@@ -411,10 +411,6 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     }
   }
   Openings openings(*chain);
-  const auto ask = [&](auto count, TaskId task, Position provider) {
-    const MutexLock lock(mutex_);
-    return (queues_.*count)(task, lanes.at(task), provider);
-  };
   const auto waits_at = [&](TaskId task) {
     const MutexLock lock(mutex_);
     return queues_.waits_at(task);
@@ -434,17 +430,21 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     // For what is to run alone, or may go on at a provider, nobody is chosen yet.
     const bool later = alone || may_have_ticket(claim, *chain);
     const TaskTime time = time_of(claim);
+    const Lane lane = lanes.at(claim.task);
     const auto in_line = [&](Position provider) {
-      return ask(&ProviderQueues::line, claim.task, provider);
+      const MutexLock lock(mutex_);
+      return queues_.line(claim.task, lane, provider, workers_);
     };
     const auto before = looked.find(claim.task);  // In a try before this one.
     const bool judged = before != looked.end();
     auto first = judged  ? before->second.first
                  : later ? std::nullopt
                          : chain->choose_in_line(*request, 0, time, in_line, waits_at(claim.task));
-    const auto has_opening = [&] {
-      return openings.take(*first, ask(&ProviderQueues::before, claim.task, *first));
+    const auto before_it = [&](Position provider) {
+      const MutexLock lock(mutex_);
+      return queues_.before(claim.task, lane, provider);
     };
+    const auto has_opening = [&] { return openings.take(*first, before_it(*first)); };
     bool open = !first || judged || has_opening();
     // One probe tells whether a provider works again. Whoever has none of it does not wait for
     // that.

@@ -74,6 +74,10 @@ class Intake {
   // could. Thread-safe, never blocks.
   std::size_t room_told() const;
 
+  // How many workers there are, with this one: what waits for a provider each of them has after a
+  // while, and they go on with it together. Thread-safe, never blocks.
+  void set_workers(std::uint64_t count) { workers_ = count; }
+
   // What waits here for providers, and how fast that goes, by route. Nothing until any of it was
   // looked at by the chain in force. Thread-safe, never blocks.
   RouteLines lines() const;
@@ -166,6 +170,7 @@ class Intake {
   // Asked for beyond what there is room for: for none of the last ones that came anybody could be
   // called.
   std::atomic<std::size_t> beyond_room_{0};
+  std::atomic<std::uint64_t> workers_{1};  // How many there are.
   store::GroupCommit<Hint, Answer> claims_;
 };
 

@@ -137,24 +137,29 @@ std::size_t ProviderQueues::turns_before(const Queue& queue, Lane lane, std::siz
   return std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
 }
 
-std::size_t ProviderQueues::line(TaskId task, Lane lane, Position provider) const {
-  const auto found = known_.find(task);
-  if (found == known_.end()) {
-    return before(task, lane, provider);
-  }
+std::size_t ProviderQueues::line(TaskId task,
+                                 Lane lane,
+                                 Position provider,
+                                 std::uint64_t workers) const {
   const auto at = queues_.find(provider);
-  const Known& known = found->second;
-  if (at == queues_.end() || known.tried) {
+  if (at == queues_.end() || at->second.tasks.contains(task)) {
     return 0;
   }
   const Queue& queue = at->second;
-  const Lane its = known.hint.lane;
+  const auto found = known_.find(task);
+  const bool waits = found != known_.end();
+  if (waits && found->second.tried) {
+    return found->second.provider == provider ? 0 : queue.tried;
+  }
+  const Lane its = waits ? found->second.hint.lane : lane;
+  const std::size_t of_lane = waits ? queue.waiting.before(its, found->second.arrival.number)
+                              : its == Lane::kExpress ? queue.express
+                                                      : queue.bulk;
   const std::size_t all = queue.tried + queue.express + queue.bulk;
-  const std::size_t turns =
-      turns_before(queue, its, queue.waiting.before(its, known.arrival.number));
+  const std::size_t ours = std::max(queue.first, (all + workers - 1) / workers);
   // What is taken beyond the openings, as it was in vain before, is likely to be so again.
   return queue.unjudged - std::min(queue.unjudged, queue.in_vain) +
-         (all == 0 ? 0 : turns * queue.first / all);
+         (all == 0 ? 0 : turns_before(queue, its, of_lane) * ours / all);
 }
 
 std::optional<Position> ProviderQueues::waits_at(TaskId task) const {

@@ -131,11 +131,11 @@ class ProviderQueues {
 
   // The provider that it waits for.
   std::optional<Position> waits_at(TaskId task) const;
-  // How many would have their turns at this provider before `task`. Of one that waits, wherever, as
-  // it has its turn by when it came; of those before it a part as large as was heard of here first,
-  // for the others are other workers' as well; and as if there were none where it was tried, which
-  // comes before most.
-  std::size_t line(TaskId task, Lane lane, Position provider) const;
+  // How many would have their turns at this provider before `task`, as far as this worker is to
+  // serve them: what waits for long each of so many `workers` has, so of what waits here its part
+  // is as large as was heard of here first, and one of so many at the least. One that waits,
+  // wherever, has its turn by when it came; one that was tried comes before most.
+  std::size_t line(TaskId task, Lane lane, Position provider, std::uint64_t workers) const;
 
   // What waits for each provider `now`; of it, what was heard of here first.
   struct Line {

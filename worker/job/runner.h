@@ -70,6 +70,7 @@ class JobRunner {
   std::size_t room_told() const { return intake_.room_told(); }
   // What waits here for providers, by routes. Thread-safe, never blocks.
   RouteLines lines() const { return intake_.lines(); }
+  void set_workers(std::uint64_t count) { intake_.set_workers(count); }
   // Ready tasks that wait here for their provider. Thread-safe, never blocks.
   std::vector<TaskId> waiting_for_providers() const { return intake_.waiting_for_providers(); }
   bool has_hint(const Hint& hint) const { return intake_.has_hint(hint); }
