@@ -57,7 +57,7 @@ struct BreakerOrder {
 };
 struct WorkerOrders {
   bool drain = false;
-  std::uint64_t workers = 1;  // How many there are, with this one.
+  std::uint64_t workers = 1;  // How many take tasks, with this one.
   std::vector<BreakerOrder> breakers{};
 };
 

@@ -49,6 +49,11 @@ TEST_F(SwitchesTest, AWorkerIsToldHowManyThereAre) {
   orders(other);
   orders(gone);
   EXPECT_EQ(orders(worker).workers, 3U);
+  ASSERT_TRUE(tasks_.report_worker(
+      other, "h", 1, {.status_json = encode_worker_status({.draining = true})}));
+  EXPECT_EQ(orders(worker).workers, 2U) << "who leaves takes nothing";
+  orders(other);
+  EXPECT_EQ(orders(worker).workers, 3U);
   ASSERT_TRUE(tasks_.report_worker_ended(other));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 1 MINUTE WHERE id=") << gone);
   EXPECT_EQ(orders(worker).workers, 1U);

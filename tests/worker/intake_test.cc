@@ -570,7 +570,7 @@ TEST_F(IntakeTest, LinesAreToldByRoute) {
 TEST_F(IntakeTest, WhatOthersMayHaveToldOfWasNotHeardOfHereFirst) {
   const auto full = tasks(kFull, kOpenings + 3);
   db_.execute(
-      store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE WHERE id=")
+      store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 3 MINUTE WHERE id=")
       << full.back().task);
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));

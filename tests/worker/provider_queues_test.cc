@@ -166,6 +166,11 @@ TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
   EXPECT_EQ(line(all[80], 0, 4), 40U) << "heard of here first";
   EXPECT_EQ(line(all[80], 0, 1), 80U) << "nobody else has them";
   EXPECT_EQ(line(hint(), 1, 4), 25U) << "first nowhere, as after a start";
+  for (int i = 0; i < 18; ++i) {
+    queues_.add(1, hint(Lane::kExpress), false, kHeardFirst);
+  }
+  EXPECT_EQ(queues_.line(hint().task, Lane::kExpress, 1, 4), 18U + 6U) << "each lane by itself";
+  EXPECT_EQ(line(hint(), 1, 4), 18U + 25U);
 }
 
 // By when it came it has its turn there, too, before those that came since.

@@ -118,6 +118,19 @@ QueuesSeen Intake::queues_seen() const {
   return waiting_.queues_seen();
 }
 
+void Intake::set_workers(std::uint64_t count) {
+  const auto now = Clock::now();
+  const MutexLock lock(mutex_);
+  if (count < workers_) {
+    fewer_since_ = fewer_since_.value_or(now);
+    if (now - *fewer_since_ < store::kWorkerSeenWithin) {
+      return;
+    }
+  }
+  workers_ = count;
+  fewer_since_.reset();
+}
+
 RouteLines Intake::lines() const {
   std::map<Position, ProviderQueues::Line> waiting;
   const auto chain = chains_.get();
@@ -461,7 +474,9 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
       for (Position i = 0; i < *first; ++i) {
         sooner |= chain->could_have(i, *request, time) ? bit_of(i) : 0;
       }
-      const bool heard_first = claim.claims == 1 && claim.due_for < kFirstLook;
+      // For so long nobody else is hinted.
+      const bool heard_first =
+          claim.claims == 1 && claim.due_for < (claim.epoch == 1 ? kTrustInHint : kFirstLook);
       left[claim.task] = {.behind = Behind{.provider = *first,
                                            .chain = of_chain,
                                            .sooner = sooner,

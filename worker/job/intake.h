@@ -76,7 +76,9 @@ class Intake {
 
   // How many workers there are, with this one: what waits for a provider each of them has after a
   // while, and they go on with it together. Thread-safe, never blocks.
-  void set_workers(std::uint64_t count) { workers_ = count; }
+  // Fewer are believed only once they were told for as long as one may be silent: after an outage
+  // of the database each is the first to tell.
+  void set_workers(std::uint64_t count);
 
   // What waits here for providers, and how fast that goes, by route. Nothing until any of it was
   // looked at by the chain in force. Thread-safe, never blocks.
@@ -170,7 +172,8 @@ class Intake {
   // Asked for beyond what there is room for: for none of the last ones that came anybody could be
   // called.
   std::atomic<std::size_t> beyond_room_{0};
-  std::atomic<std::uint64_t> workers_{1};  // How many there are.
+  std::uint64_t workers_ GUARDED_BY(mutex_) = 1;
+  std::optional<Clock::time_point> fewer_since_ GUARDED_BY(mutex_);
   store::GroupCommit<Hint, Answer> claims_;
 };
 

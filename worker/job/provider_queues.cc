@@ -126,15 +126,15 @@ std::size_t ProviderQueues::before(TaskId task, Lane lane, Position provider) co
   }
   const Queue& queue = found->second;
   return queue.unjudged +
-         turns_before(queue, lane, lane == Lane::kExpress ? queue.express : queue.bulk);
+         turns_before(queue.all, lane, lane == Lane::kExpress ? queue.all.express : queue.all.bulk);
 }
 
-std::size_t ProviderQueues::turns_before(const Queue& queue, Lane lane, std::size_t of_lane) {
+std::size_t ProviderQueues::turns_before(const Counts& counts, Lane lane, std::size_t of_lane) {
   if (lane == Lane::kBulk) {
-    return queue.tried + queue.express + of_lane;
+    return counts.tried + counts.express + of_lane;
   }
-  const std::size_t untried = of_lane + std::min(queue.bulk, of_lane / (kBulkEvery - 1));
-  return std::min(queue.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
+  const std::size_t untried = of_lane + std::min(counts.bulk, of_lane / (kBulkEvery - 1));
+  return std::min(counts.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
 }
 
 std::size_t ProviderQueues::line(TaskId task,
@@ -149,17 +149,23 @@ std::size_t ProviderQueues::line(TaskId task,
   const auto found = known_.find(task);
   const bool waits = found != known_.end();
   if (waits && found->second.tried) {
-    return found->second.provider == provider ? 0 : queue.tried;
+    return found->second.provider == provider ? 0 : queue.all.tried;
   }
+  // Each class by itself: a crowd's tasks all workers have after a while, the few of others not.
+  const auto ours = [&](std::size_t some, std::size_t Counts::*of) {
+    const std::size_t all = queue.all.*of;
+    return all == 0 ? 0 : some * std::max(queue.first.*of, (all + workers - 1) / workers) / all;
+  };
   const Lane its = waits ? found->second.hint.lane : lane;
-  const std::size_t of_lane = waits ? queue.waiting.before(its, found->second.arrival.number)
-                              : its == Lane::kExpress ? queue.express
-                                                      : queue.bulk;
-  const std::size_t all = queue.tried + queue.express + queue.bulk;
-  const std::size_t ours = std::max(queue.first, (all + workers - 1) / workers);
+  const auto of = its == Lane::kExpress ? &Counts::express : &Counts::bulk;
+  const std::size_t of_lane =
+      waits ? queue.waiting.before(its, found->second.arrival.number) : queue.all.*of;
+  const Counts counts{.tried = ours(queue.all.tried, &Counts::tried),
+                      .bulk = ours(queue.all.bulk, &Counts::bulk),
+                      .express = ours(queue.all.express, &Counts::express)};
   // What is taken beyond the openings, as it was in vain before, is likely to be so again.
   return queue.unjudged - std::min(queue.unjudged, queue.in_vain) +
-         (all == 0 ? 0 : turns_before(queue, its, of_lane) * ours / all);
+         turns_before(counts, its, ours(of_lane, of));
 }
 
 std::optional<Position> ProviderQueues::waits_at(TaskId task) const {
@@ -249,8 +255,8 @@ void ProviderQueues::forget(KnownAt known, Queue& queue) {
   if (known->second.again != again_.end()) {
     again_.erase(known->second.again);
   }
-  --count_of(queue, known->second);
-  queue.first -= known->second.arrival.first ? 1U : 0U;
+  --count_of(queue.all, known->second);
+  count_of(queue.first, known->second) -= known->second.arrival.first ? 1U : 0U;
   known_.erase(known);
 }
 

@@ -185,10 +185,12 @@ class ProviderQueues {
     Hint hint;
     std::uint64_t number = 0;
   };
+  struct Counts {
+    std::size_t tried = 0, bulk = 0, express = 0;
+  };
   struct Queue {
     Waiting<Entry> waiting;
-    std::size_t tried = 0, bulk = 0, express = 0;  // Of those that wait.
-    std::size_t first = 0;                         // Of them, heard of here first.
+    Counts all, first;  // Of those that wait; of them, heard of here first.
     std::size_t unjudged = 0, in_vain = 0;
     std::unordered_map<TaskId, std::size_t> tasks;  // Of those that are not judged, how often.
   };
@@ -202,17 +204,17 @@ class ProviderQueues {
     Again::iterator again;  // Its end: the answer to due() is awaited.
   };
   using KnownAt = std::unordered_map<TaskId, Known>::iterator;
-  static std::size_t& count_of(Queue& queue, const Known& known) {
-    return known.tried                         ? queue.tried
-           : known.hint.lane == Lane::kExpress ? queue.express
-                                               : queue.bulk;
+  static std::size_t& count_of(Counts& counts, const Known& known) {
+    return known.tried                         ? counts.tried
+           : known.hint.lane == Lane::kExpress ? counts.express
+                                               : counts.bulk;
   }
   static void count(Queue& queue, const Known& known) {
-    ++count_of(queue, known);
-    queue.first += known.arrival.first ? 1U : 0U;
+    ++count_of(queue.all, known);
+    count_of(queue.first, known) += known.arrival.first ? 1U : 0U;
   }
   // How many of those that wait have their turns before one with so many of its lane before it.
-  static std::size_t turns_before(const Queue& queue, Lane lane, std::size_t of_lane);
+  static std::size_t turns_before(const Counts& counts, Lane lane, std::size_t of_lane);
   void invite(std::vector<std::size_t>& wanted, Positions any, Time now);
   void look_at(Known& known, Time at);
   // Sooner than it would be, if at all, and not so soon after it was seen.
