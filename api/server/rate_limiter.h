@@ -1,7 +1,7 @@
 // Who may send how much: GCRA per key and class (all sessions of a user are one key), for all keys
 // of a user together twice what one may, per address for requests without a valid key and for
 // files, per address and per account for attempts to sign in; what strangers do to others' accounts
-// counts by their site (IpAddress::site()), and not only by the address. In memory, exact for one
+// counts by their home and site (IpAddress), and not only by the address. In memory, exact for one
 // process: behind several, the proxy hashes on Authorization, so a user's keys may be counted
 // apart.
 #pragma once

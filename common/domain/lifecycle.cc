@@ -123,8 +123,7 @@ bool waits_in_queue(const TaskFacts& task, TaskId unsent_from, const QueuesSeen&
 
 // Has its first hint been sent so lately that it may be on its way?
 bool is_newly_hinted(const TaskFacts& task, Instant now, TaskId unsent_from) {
-  return task.epoch == 0 && *task.wake_at <= task.next_run_at + kFirstLook &&
-         task.id < unsent_from && now < task.next_run_at + kTrustInHint;
+  return is_hinted_once(task) && task.id < unsent_from && now < task.next_run_at + kTrustInHint;
 }
 
 // From 1 to 15 s.
@@ -134,6 +133,10 @@ std::chrono::milliseconds some_seconds(double jitter) {
 }
 
 }  // namespace
+
+bool is_hinted_once(const TaskFacts& task) {
+  return task.epoch == 0 && task.wake_at && *task.wake_at <= task.next_run_at + kFirstLook;
+}
 
 std::chrono::milliseconds retry_delay(std::uint32_t claims,
                                       std::chrono::milliseconds left,

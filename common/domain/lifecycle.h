@@ -134,6 +134,9 @@ Instant first_look(Lane lane, Instant now, Instant deadline);
 // May it be taken, by whoever was hinted to `epoch` of it?
 bool may_claim(const TaskFacts& task, std::uint32_t epoch, Instant now);
 
+// Has no sweeper sent a further hint of it, but its creator the only one, as far as the row tells?
+bool is_hinted_once(const TaskFacts& task);
+
 // Is it a suspect, to be worked on by a worker that does nothing else meanwhile? Its workers were
 // lost so often that it may be what ends them, or one of those beside it.
 bool runs_alone(std::uint32_t lost_leases);

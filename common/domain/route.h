@@ -34,7 +34,7 @@ struct LaneCounts {
   std::uint64_t express = 0, bulk = 0;
   friend bool operator==(const LaneCounts&, const LaneCounts&) = default;
 };
-// Of newcomers of either lane.
+// In seconds, of newcomers of either lane.
 struct LaneTimes {
   std::uint32_t express = 0, bulk = 0;
   friend bool operator==(const LaneTimes&, const LaneTimes&) = default;

@@ -147,6 +147,7 @@ struct Claim {
   Instant created_at{}, deadline_at{};
   // By the database's clock at the claim: what is left of its time, and since when it was due.
   std::chrono::microseconds until_deadline{0}, due_for{0};
+  bool hinted_once = false;  // See is_hinted_once().
   Trail trail{};
 };
 // What its worker says of a task that it may claim.

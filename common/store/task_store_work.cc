@@ -157,6 +157,7 @@ Batch<ClaimOutcome> TaskStore::claim(std::span<const Hint> hints,
                   .deadline_at = task->deadline_at,
                   .until_deadline = task->deadline_at - tasks.now,
                   .due_for = tasks.now - task->next_run_at,
+                  .hinted_once = is_hinted_once(*task),
                   .trail = std::move(task->trail)};
       auto verdict = judge(claim);
       if (verdict.kind == ClaimVerdict::Kind::kPutOff) {

@@ -566,12 +566,15 @@ TEST_F(IntakeTest, LinesAreToldByRoute) {
   EXPECT_EQ(intake_.lines(), RouteLines()) << "nobody has been looked at by it";
 }
 
-// A hint that has waited in the broker is counted where all that waits is.
+// A hint that sweepers have sent again is counted where all that waits is.
 TEST_F(IntakeTest, WhatOthersMayHaveToldOfWasNotHeardOfHereFirst) {
   const auto full = tasks(kFull, kOpenings + 3);
   db_.execute(
-      store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 3 MINUTE WHERE id=")
+      store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE WHERE id=")
       << full.back().task);
+  db_.execute(store::Sql("UPDATE tasks SET next_run_at=next_run_at - INTERVAL 1 MINUTE, "
+                         "wake_at=wake_at - INTERVAL 1 MINUTE WHERE id=")
+              << full[kOpenings].task);  // Nobody has looked at it: its creator's hint was late.
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
   EXPECT_EQ(intake_.waiting_for_providers().size(), 3U);

@@ -171,6 +171,8 @@ TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
   }
   EXPECT_EQ(queues_.line(hint().task, Lane::kExpress, 1, 4), 18U + 6U) << "each lane by itself";
   EXPECT_EQ(line(hint(), 1, 4), 18U + 25U);
+  queues_.add(1, hint(), true, kLater);
+  EXPECT_EQ(queues_.line(hint().task, Lane::kBulk, 1, 1, true), 1U) << "behind those tried before";
 }
 
 // By when it came it has its turn there, too, before those that came since.

@@ -75,9 +75,9 @@ class Intake {
   std::size_t room_told() const;
 
   // How many workers there are, with this one: what waits for a provider each of them has after a
-  // while, and they go on with it together. Thread-safe, never blocks.
-  // Fewer are believed only once they were told for as long as one may be silent: after an outage
-  // of the database each is the first to tell.
+  // while, and they go on with it together. Fewer are believed only once they were told for as long
+  // as one may be silent: after an outage of the database each is the first to tell. Thread-safe,
+  // never blocks.
   void set_workers(std::uint64_t count);
 
   // What waits here for providers, and how fast that goes, by route. Nothing until any of it was
@@ -173,6 +173,7 @@ class Intake {
   // called.
   std::atomic<std::size_t> beyond_room_{0};
   std::uint64_t workers_ GUARDED_BY(mutex_) = 1;
+  Clock::time_point told_at_ GUARDED_BY(mutex_) = Clock::now();
   std::optional<Clock::time_point> fewer_since_ GUARDED_BY(mutex_);
   store::GroupCommit<Hint, Answer> claims_;
 };

@@ -137,10 +137,8 @@ std::size_t ProviderQueues::turns_before(const Counts& counts, Lane lane, std::s
   return std::min(counts.tried, (kUntriedEvery - 1) * (untried + 1)) + untried;
 }
 
-std::size_t ProviderQueues::line(TaskId task,
-                                 Lane lane,
-                                 Position provider,
-                                 std::uint64_t workers) const {
+std::size_t ProviderQueues::line(
+    TaskId task, Lane lane, Position provider, std::uint64_t workers, bool tried) const {
   const auto at = queues_.find(provider);
   if (at == queues_.end() || at->second.tasks.contains(task)) {
     return 0;
@@ -148,14 +146,17 @@ std::size_t ProviderQueues::line(TaskId task,
   const Queue& queue = at->second;
   const auto found = known_.find(task);
   const bool waits = found != known_.end();
-  if (waits && found->second.tried) {
-    return found->second.provider == provider ? 0 : queue.all.tried;
-  }
   // Each class by itself: a crowd's tasks all workers have after a while, the few of others not.
   const auto ours = [&](std::size_t some, std::size_t Counts::*of) {
     const std::size_t all = queue.all.*of;
     return all == 0 ? 0 : some * std::max(queue.first.*of, (all + workers - 1) / workers) / all;
   };
+  // What is taken beyond the openings, as it was in vain before, is likely to be so again.
+  const std::size_t unjudged = queue.unjudged - std::min(queue.unjudged, queue.in_vain);
+  if (waits ? found->second.tried : tried) {
+    const bool is_here = waits && found->second.provider == provider;
+    return is_here ? 0 : unjudged + ours(queue.all.tried, &Counts::tried);
+  }
   const Lane its = waits ? found->second.hint.lane : lane;
   const auto of = its == Lane::kExpress ? &Counts::express : &Counts::bulk;
   const std::size_t of_lane =
@@ -163,9 +164,7 @@ std::size_t ProviderQueues::line(TaskId task,
   const Counts counts{.tried = ours(queue.all.tried, &Counts::tried),
                       .bulk = ours(queue.all.bulk, &Counts::bulk),
                       .express = ours(queue.all.express, &Counts::express)};
-  // What is taken beyond the openings, as it was in vain before, is likely to be so again.
-  return queue.unjudged - std::min(queue.unjudged, queue.in_vain) +
-         turns_before(counts, its, ours(of_lane, of));
+  return unjudged + turns_before(counts, its, ours(of_lane, of));
 }
 
 std::optional<Position> ProviderQueues::waits_at(TaskId task) const {

@@ -473,28 +473,25 @@ bool is_wide_mark(char32_t c) {
   return c == 0xFF0C || c == 0xFF1B || c == 0xFF01 || c == 0xFF1F;
 }
 
-// Is it "000" or "050" that begins at `at`, behind a mark and the thousands of a number? No item of
-// a list is written so, but behind others of its kind ("001，002"), and Japanese has that comma in
-// numbers.
+// Are they thousands of the number before the mark, the three digits that begin at `at`? Japanese
+// has that comma in numbers. No item of a list begins with a zero ("1，000"), but behind others
+// that do ("001，002").
 bool is_thousands(const std::u32string& text, std::size_t at) {
   constexpr std::size_t kGroup = 3;
   const auto is_digit = [&](std::size_t i) {
     return i < text.size() && text[i] >= U'0' && text[i] <= U'9';
   };
-  for (;;) {
-    if (at < 2 || text[at - 1] != 0xFF0C || text[at] != U'0' || !is_digit(at + 1) ||
-        !is_digit(at + 2) || is_digit(at + kGroup)) {
-      return false;
-    }
-    const std::size_t end = at - 1;
-    at = end;
-    while (at > 0 && end - at <= kGroup && is_digit(at - 1)) {
-      --at;
-    }
-    if (end == at || end - at > kGroup || text[at] != U'0') {
-      return end != at && end - at <= kGroup;
-    }
+  if (at < 2 || text[at - 1] != 0xFF0C || !is_digit(at) || !is_digit(at + 1) || !is_digit(at + 2) ||
+      is_digit(at + kGroup)) {
+    return false;
   }
+  const std::size_t end = at - 1;
+  std::size_t before = end;
+  while (before > 0 && end - before <= kGroup && is_digit(before - 1)) {
+    --before;
+  }
+  const bool is_group = before < end && end - before <= kGroup;
+  return is_group && (is_thousands(text, before) || (text[at] == U'0' && text[before] != U'0'));
 }
 
 // What NFKC would make one number of several: a fraction, or an exponent, is no further digit of

@@ -256,7 +256,8 @@ Fault classify(int status, std::string_view code, std::string_view param, Fault 
     return fault == Fault::kBrokenByInput ? by_message : fault;
   }
   if (status == 409 || status == 425 ||
-      (status >= 500 && status <= 599 && status != 504 && status != 520 && status != 524)) {
+      (status >= 500 && status <= 599 && status != 504 && status != 520 && status != 524 &&
+       !wire::is_out_of_reach(status))) {
     return Fault::kRetrySame;
   }
   return wire::fault_of_status(status);
