@@ -24,10 +24,6 @@ std::string error_type(const rapidjson::Value& body) {
   return "";
 }
 
-bool may_pass(Fault fault) {
-  return is_brief(fault) || fault == Fault::kUnknownOutcome;
-}
-
 // Where the input is not liked: whose it is, by its name, or by the error's where none is named. A
 // job that has ended may say so with 200, as it says everything else that ended it: there the name
 // alone counts.
@@ -65,7 +61,7 @@ ProviderFault fault_of(const http::ClientResponse& response, const std::string& 
 Progress unclear_or_fault(const http::ClientResponse& response, const std::string& type) {
   ProviderFault fault = fault_of(response, type);
   // A success that says nothing came from something in between.
-  if ((may_pass(fault.fault) || wire::is_out_of_reach(response.status) || response.status < 400) &&
+  if ((wire::leaves_job_open(fault.fault, response.status) || response.status < 400) &&
       type.empty()) {
     return Unclear{fault.retry_after};
   }

@@ -138,8 +138,8 @@ class Format final : public models::Format {
       return fault;
     }
     const ProviderFault fault = fault_of(response, "");
-    const bool permanent = response.status >= 400 && !wire::is_out_of_reach(response.status) &&
-                           !is_brief(fault.fault) && fault.fault != Fault::kUnknownOutcome;
+    const bool permanent =
+        response.status >= 400 && !wire::leaves_job_open(fault.fault, response.status);
     return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
   }
 

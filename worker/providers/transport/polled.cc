@@ -264,9 +264,7 @@ class PolledDialogue final : public Dialogue {
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
     }
     if (answer->status != 200) {
-      const Fault kind = wire::fault_of_status(answer->status);
-      if (is_brief(kind) || kind == Fault::kUnknownOutcome ||
-          wire::is_out_of_reach(answer->status)) {
+      if (wire::leaves_job_open(wire::fault_of_status(answer->status), answer->status)) {
         return unclear_again(std::nullopt);
       }
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");

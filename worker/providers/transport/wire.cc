@@ -296,6 +296,10 @@ bool is_out_of_reach(int status) {
   return std::find(kStatuses.begin(), kStatuses.end(), status) != kStatuses.end();
 }
 
+bool leaves_job_open(Fault fault, int status) {
+  return is_brief(fault) || fault == Fault::kUnknownOutcome || is_out_of_reach(status);
+}
+
 Result<Audio, ProviderFault> audio_of(std::string bytes,
                                       std::string_view content_type,
                                       AudioType expected,

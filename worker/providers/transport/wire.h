@@ -70,6 +70,10 @@ Fault fault_of_status(int status);
 // another. A job that is under way there goes on.
 bool is_out_of_reach(int status);
 
+// Does such an answer about a job that is under way, or about its file, leave open what becomes of
+// it? It may pass, or came from something in between: to ask another would be to pay twice.
+bool leaves_job_open(Fault fault, int status);
+
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
 // way to be headerless PCM (mono at `rate` Hz, unless the content type says otherwise:
 // "audio/pcm;rate=44100;channels=2"). Refuses (kTryNext): a content type that is not audio, a rate
