@@ -214,7 +214,9 @@ Result<store::CreateCommand, ApiError> Generations::read_create(const Call& call
     command.limited = call.key().limited;
   }
   command.request = encode_request(*parsed);
-  command.fingerprint = fingerprint(command.request);
+  if (command.idempotency_key) {
+    command.fingerprint = fingerprint(command.request);
+  }
   command.route = route_of(*parsed);
   command.output_format = parsed->output_format;
   command.deadline = std::chrono::seconds(config_.task_deadline_seconds);

@@ -50,6 +50,9 @@ std::vector<Pair> outermost_pairs(std::string_view text) {
     return bracket == '[' || bracket == ']' ? 0 : 1;
   };
   std::vector<Pair> out;
+  if (text.find('[') == std::string_view::npos && text.find('(') == std::string_view::npos) {
+    return out;  // As nearly all: one of a set is looked for letter by letter.
+  }
   for (std::size_t at = text.find_first_of("[]()"); at != std::string_view::npos;
        at = text.find_first_of("[]()", at + 1)) {
     const std::size_t kind = kind_of(text[at]);

@@ -13,7 +13,7 @@ Result<rapidjson::Document, ApiError> read_json_object(std::string_view body) {
     return invalid_request(*std::move(fault));
   }
   rapidjson::Document document;
-  document.Parse<rapidjson::kParseValidateEncodingFlag>(body.data(), body.size());
+  document.Parse(body.data(), body.size());
   if (document.HasParseError()) {
     return invalid_request("The body is not valid JSON.");
   }
