@@ -195,16 +195,23 @@ Handling Oidc::finish(Call call) {
     refuse(call, "a browser came back that had not begun, or too late");
     co_return;
   }
+  const OidcAttempt attempt = oidc_attempt(begun->token);
+  if (!is_oidc_return(call.request().query, attempt)) {
+    // Another tab has begun one since, or another site sends it: the attempt that is under way is
+    // none the worse for it.
+    warn("a browser came back from another attempt than it had begun last");
+    go(call, kFailed, "");
+    co_return;
+  }
   if (const auto limit = limiter_.take_sign_in(call.request().client); !limit.allowed) {
     // Its cookie stays: so nothing of the attempt is used up.
     warn("too many attempts from " + call.request().client.text());
     go(call, kFailed, "");
     co_return;
   }
-  const OidcAttempt attempt = oidc_attempt(begun->token);
-  const auto code = oidc_code(call.request().query, self_, attempt);
+  const auto code = oidc_code(call.request().query, self_);
   if (!code) {
-    refuse(call, "a browser came back without a code, or with that of another attempt");
+    refuse(call, "a browser came back without a code, or from another issuer");
     co_return;
   }
   auto issuer = known();

@@ -219,13 +219,14 @@ std::string oidc_authorization_url(const OidcIssuer& issuer,
                                           : "&max_age=" + std::to_string(kShownWithin.count()));
 }
 
-std::optional<std::string> oidc_code(std::string_view query,
-                                     const OidcClient& client,
-                                     const OidcAttempt& attempt) {
-  const auto code = parameter(query, "code"), state = parameter(query, "state"),
-             issuer = parameter(query, "iss");
-  if (!code || !state || !issuer || code->empty() || code->size() > kCodeMax ||
-      !constant_time_equal(*state, attempt.state) ||
+bool is_oidc_return(std::string_view query, const OidcAttempt& attempt) {
+  const auto state = parameter(query, "state");
+  return state && constant_time_equal(*state, attempt.state);
+}
+
+std::optional<std::string> oidc_code(std::string_view query, const OidcClient& client) {
+  const auto code = parameter(query, "code"), issuer = parameter(query, "iss");
+  if (!code || !issuer || code->empty() || code->size() > kCodeMax ||
       (!issuer->empty() && *issuer != client.issuer)) {
     return std::nullopt;
   }

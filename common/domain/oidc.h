@@ -68,11 +68,12 @@ std::string oidc_authorization_url(const OidcIssuer& issuer,
                                    const OidcAttempt& attempt,
                                    OidcPurpose purpose);
 
-// What it comes back with, of the query; nullopt without a code, or with the state of another
-// attempt, or from another issuer where it says so (RFC 9207).
-std::optional<std::string> oidc_code(std::string_view query,
-                                     const OidcClient& client,
-                                     const OidcAttempt& attempt);
+// Whether a browser with this query comes back from that attempt, by its state (RFC 6749 10.12).
+bool is_oidc_return(std::string_view query, const OidcAttempt& attempt);
+
+// What it comes back with, of the query; nullopt without a code, or from another issuer where it
+// says so (RFC 9207).
+std::optional<std::string> oidc_code(std::string_view query, const OidcClient& client);
 
 // The token request: its body, and the value of Authorization where the secret goes there.
 struct OidcTokenRequest {

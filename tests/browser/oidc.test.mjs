@@ -118,6 +118,24 @@ test("somebody else comes back: his console, and nothing of hers in this tab or 
   assert.equal(await other.getByText(ann).count(), 0);
 });
 
+test("two tabs begin: the first to come back is refused, and the other's attempt goes on", async (context) => {
+  const ann = await newUser();
+  const page = await newPage(context);
+  issuer.signedIn = undefined;
+  await page.goto(consoleUrl);
+  const other = await page.context().newPage();
+  await other.goto(consoleUrl);
+  await way(page).click();
+  await page.getByRole("heading", { name: "The organization" }).waitFor();
+  await way(other).click();
+  await other.getByRole("heading", { name: "The organization" }).waitFor();
+  await signInThere(page, ann);
+  await page.getByRole("alert").getByText("That did not sign you in.").waitFor();
+  await signInThere(other, ann);
+  await backIn(other);
+  assert.equal(await whoIs(other), ann);
+});
+
 test("an issuer that refuses, and one whose answer is of another attempt, sign nobody in", async (context) => {
   const page = await newPage(context);
   issuer.signedIn = undefined;

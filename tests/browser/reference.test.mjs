@@ -44,6 +44,9 @@ test("with a key: as a program sends it; a wrong one is told, and nothing is kep
   await choose(page, "An API key");
   await send(account);
   await page.getByText("Paste a key above").waitFor();
+  await page.getByRole("textbox", { name: "API key" }).fill("svc_live_ab12\u2026");  // As the list of keys shows it.
+  await send(account);
+  await page.getByText("A key has letters, digits and signs of ASCII only").waitFor();
   await page.getByRole("textbox", { name: "API key" }).fill(key);
   const [request] = await Promise.all([page.waitForRequest(/\/api\/v1\/account$/), send(account)]);
   assert.equal(request.url(), `${base}/api/v1/account`);

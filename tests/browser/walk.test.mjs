@@ -166,6 +166,45 @@ test("two tabs: one that shows another person does nothing for who is signed in 
   assert.deepEqual((await ask(other, "GET", "/account/keys")).body.data, []);
 });
 
+test("two tabs: what one person's was about to be made is not made as another's", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  // Nobody knows whether it was accepted; it is tried again in a while, and by then it is another's browser.
+  let tries = 0;
+  await page.route("**/console/api/v1/audio/generations", (route) => {
+    tries += 1;
+    return tries === 1 ? route.abort("connectionreset") : route.continue();
+  });
+  await page.getByLabel("Prompt").fill("Words of the first one.");
+  await page.keyboard.press("Control+Enter");
+  await eventually("it was sent", () => tries === 1);
+  const other = await page.context().newPage();
+  const second = await newUser();
+  await follow(other, await loginLink(second));
+  await other.getByText(second).first().waitFor();
+  await page.getByText(second).first().waitFor();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await settled(page);
+  assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage)), ["console.user"]);
+  assert.deepEqual((await ask(other, "GET", "/audio/generations")).body.data, []);
+});
+
+test("the session has ended: signed in again in another tab, the first goes on", async (context) => {
+  const page = await signedIn(context, { path: "playground" });
+  await page.getByLabel("Prompt").fill("Half a thought.");
+  await page.context().clearCookies();
+  await page.keyboard.press("Control+Enter");
+  const sheet = page.getByRole("dialog", { name: "Your session has ended" });
+  await sheet.waitFor();
+  const other = await page.context().newPage();
+  await follow(other, await loginLink(page.email));
+  await other.getByText(page.email).first().waitFor();
+  // As when somebody comes back to a tab: without a screen every tab is in front all the time.
+  await page.evaluate(() => window.dispatchEvent(new Event("focus")));
+  await sheet.waitFor({ state: "detached" });
+  await page.getByText("credits charged").waitFor();
+  assert.equal(await page.getByLabel("Prompt").inputValue(), "Half a thought.");
+});
+
 test("a reload in the middle goes on with the same generation", async (context) => {
   const page = await signedIn(context, { path: "playground" });
   // Nothing answers the creation before the reload; the same key is sent again after it.

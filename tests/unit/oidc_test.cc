@@ -102,7 +102,9 @@ TEST(Oidc, TheChallengeIsThatOfTheStandard) {
 
 TEST(Oidc, ACodeComesWithItsState) {
   const OidcAttempt attempt = oidc_attempt(make_token().text);
-  const auto code = [&](const std::string& query) { return oidc_code(query, client(), attempt); };
+  const auto code = [&](const std::string& query) {
+    return is_oidc_return(query, attempt) ? oidc_code(query, client()) : std::nullopt;
+  };
   const std::string state = "&state=" + attempt.state;
   EXPECT_EQ(code("code=a%2Fb+c" + state), "a/b c");
   EXPECT_EQ(code("session_state=x&code=a" + state + "&iss=https%3A%2F%2Flogin.example.com%2Frealm"),

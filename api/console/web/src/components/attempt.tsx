@@ -2,7 +2,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { type Answered, send } from "../api/attempt";
-import { type Attempt, attemptOf, fieldName, firstValues, indented, isDestructive, isOfItsKey } from "../lib/attempt";
+import { type Attempt, attemptOf, fieldName, firstValues, indented, isDestructive, isHeaderText, isOfItsKey } from "../lib/attempt";
 import type { Operation, Parameter } from "../lib/openapi";
 import { plural } from "../lib/text";
 import { useAction } from "../state/action";
@@ -36,7 +36,10 @@ function keyProblem(operation: Operation, key: string | undefined): Record<strin
   if (isOfItsKey(operation) && (key === undefined || key === "")) {
     return { key: "It is about the key that it is sent with: paste one above." };
   }
-  return key === "" ? { key: "Paste a key above, or send as this session." } : {};
+  if (key === "") {
+    return { key: "Paste a key above, or send as this session." };
+  }
+  return key !== undefined && !isHeaderText(key) ? { key: "A key has letters, digits and signs of ASCII only: copy the whole of it, as it was shown once." } : {};
 }
 
 export function AttemptForm({ operation, sender }: { operation: Operation; sender: Signal<Sender> }) {

@@ -18,6 +18,11 @@ export function firstValues(operation: Operation, newKey: () => string): Values 
 
 export interface Attempt { method: string; path: string; headers: Record<string, string>; body?: string }
 
+/** What a header can carry: a browser refuses to send anything else. */
+export function isHeaderText(value: string): boolean {
+  return /^[\x20-\x7e]+$/.test(value);
+}
+
 /** The request, or what is missing or wrong, by field; `body` is that of the body. */
 export function attemptOf(operation: Operation, values: Values, body: string): Attempt | { problems: Record<string, string> } {
   const problems: Record<string, string> = {};
@@ -36,7 +41,7 @@ export function attemptOf(operation: Operation, values: Values, body: string): A
     } else if (parameter.place === "query") {
       search.append(parameter.name, value);
     } else if (parameter.place === "header") {
-      if (!/^[\x20-\x7e]+$/.test(value)) {
+      if (!isHeaderText(value)) {
         problems[field] = "Headers take letters, digits and signs of ASCII only.";
       }
       headers[parameter.name] = value;

@@ -26,7 +26,8 @@ export function pageOf(path: string): Page {
   return { name: "missing" };
 }
 
-function decoded(segment: string): string {
+/** As it is when it is not well encoded. */
+export function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment);
   } catch {

@@ -7,6 +7,7 @@ import { Badge, Card, Empty, PageHead, TableFrame } from "../components/basics";
 import { apiBase, CodeBlock } from "../components/code";
 import { Loaded } from "../components/states";
 import { type Member, type Operation, type Parameter, readDescription, type Reference as Shown, type Reply } from "../lib/openapi";
+import { decoded } from "../lib/path";
 import { paragraphs, spans, type Span } from "../lib/prose";
 import { useLoader } from "../state/loader";
 
@@ -42,7 +43,7 @@ function Document({ shown }: { shown: Shown }) {
   const sender = useSignal<Sender>({ as: "session", key: "" });
   // The place that the address names is there only now.
   useEffect(() => {
-    const target = document.getElementById(decodeURIComponent(window.location.hash.slice(1)));
+    const target = document.getElementById(decoded(window.location.hash.slice(1)));
     if (target instanceof HTMLDetailsElement) {
       target.open = true;
       target.scrollIntoView();

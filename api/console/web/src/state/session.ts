@@ -134,10 +134,26 @@ async function enterBy(open: () => Promise<OpenedSession>): Promise<void> {
     state.value = { name: "unreachable", failure, attempt: 0 };
     return;
   }
+  closeSheet();
+}
+
+/** Whatever waited for a sign-in goes on. */
+function closeSheet(): void {
   sheet.value = undefined;
   renewals.value += 1;
   settle(true);
 }
+
+// The way back in may have led through another tab, as a link in a mail does. If it is somebody else who is signed in now, the
+// answer says so, and this tab starts anew.
+async function lookAgain(): Promise<void> {
+  if (sheet.peek() === "expired" && document.visibilityState === "visible" && (await refreshSession()) === undefined &&
+      sheet.peek() === "expired") {
+    closeSheet();
+  }
+}
+document.addEventListener("visibilitychange", () => void lookAgain());
+window.addEventListener("focus", () => void lookAgain());
 
 /** Resolves at the next sign-in, or when `signal` says that nobody waits for it any more. */
 export function signedInAgain(signal: AbortSignal): Promise<void> {

@@ -21,7 +21,13 @@ export function recall(kind: Kind, name: string): unknown {
   }
 }
 
+/** This tab is being left: what is still going on in it tells the next one nothing of whoever was here. */
+let left = false;
+
 export function remember(kind: Kind, name: string, value: unknown): void {
+  if (kind === "tab" && left) {
+    return;
+  }
   try {
     area(kind)?.setItem(prefix + name, JSON.stringify(value));
   } catch {
@@ -33,8 +39,9 @@ export function forget(kind: Kind, name: string): void {
   area(kind)?.removeItem(prefix + name);
 }
 
-/** Whatever this tab knows about whoever was signed in. */
+/** Whatever this tab knows about whoever was signed in; until the page is loaded anew it learns no more. */
 export function forgetTab(): void {
+  left = true;
   const tab = area("tab");
   for (const name of Object.keys(tab ?? {})) {
     if (name.startsWith(prefix)) {
