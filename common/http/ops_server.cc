@@ -2,11 +2,25 @@
 
 #include <algorithm>
 
+#include "common/base/ip_address.h"
+
 namespace audiogen::http {
 namespace {
 
 // Monitors and people; what comes above takes the place of the longest idle.
 constexpr std::size_t kConnectionsMax = 32;
+
+// What is asked for by a name that anybody can register is asked for by a page of his, in the
+// browser of somebody who reaches this port: the name leads to him first, then here, and to the
+// browser both are one origin (DNS rebinding). A tunnel ends at an address or at localhost, and
+// what a host or a cluster calls its own has no dot.
+bool is_registrable(std::string_view host) {
+  if (host.starts_with('[')) {
+    return false;
+  }
+  const std::string_view name = host.substr(0, host.rfind(':'));
+  return name.find('.') != std::string_view::npos && !IpAddress::parse(name);
+}
 
 }  // namespace
 
@@ -42,6 +56,12 @@ OpsServer::OpsServer(const HostPort& listen,
 
 void OpsServer::handle(const Exchange& exchange) const {
   const Request& request = exchange.request();
+  // What tells of users. The rest is told to monitors, which have names for what they watch.
+  if (request.path.starts_with("/ops") && is_registrable(request.host())) {
+    exchange.reply(
+        ops_answer(421, "ask by an address, localhost or a name without a dot\n", "text/plain"));
+    return;
+  }
   const auto post = posts_.find(request.path);
   if (request.method == "POST" && post != posts_.end()) {
     post->second(exchange);

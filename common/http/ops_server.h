@@ -30,8 +30,9 @@ Response metrics_answer(const metrics::Snapshot& more = {});
 
 class OpsServer {
  public:
-  // By their paths, which go before those that every program has. They run on the server's thread
-  // and must not block; they may answer later.
+  // By their paths, which go before those that every program has. Those that begin with /ops are
+  // answered with 421 where they are asked for by a name with a dot. They run on the server's
+  // thread and must not block; they may answer later.
   using Routes = std::map<std::string, std::function<void(const Exchange&)>, std::less<>>;
 
   // `ready` runs on the server's thread and must not block.

@@ -82,5 +82,27 @@ TEST(OpsPage, IsServedAndKeptByNobody) {
   server.stop();
 }
 
+TEST(OpsPage, IsNotShownToAPageOfSomebodyElsesName) {
+  http::OpsServer server({.host = "127.0.0.1", .port = 0},
+                         [] { return std::vector<http::ReadyPart>(); },
+                         {{"/ops", answer_page}});
+  ASSERT_TRUE(server.start());
+  const auto status = [&](const std::string& path, const std::string& host) {
+    return test::http(
+               "GET", "http://127.0.0.1:" + std::to_string(server.port()) + path, {"Host: " + host})
+        .status;
+  };
+  for (const char* foreign :
+       {"evil.example:8081", "evil.example", "127.0.0.1.evil.example", "a."}) {
+    EXPECT_EQ(status("/ops", foreign), 421) << foreign;
+    EXPECT_EQ(status("/healthz", foreign), 200) << foreign << ": monitors have names for it";
+  }
+  for (const char* own :
+       {"127.0.0.1:8081", "10.1.2.3", "[::1]:8081", "[::1]", "localhost:9", "api-1"}) {
+    EXPECT_EQ(status("/ops", own), 200) << own;
+  }
+  server.stop();
+}
+
 }  // namespace
 }  // namespace audiogen::api
