@@ -57,7 +57,7 @@ struct BreakerOrder {
 };
 struct WorkerOrders {
   bool drain = false;
-  std::uint64_t workers = 1;  // How many take tasks, with this one.
+  std::uint64_t workers = 1;  // How many take tasks and are not asked to drain; 1 at the least.
   std::vector<BreakerOrder> breakers{};
 };
 

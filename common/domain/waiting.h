@@ -64,6 +64,13 @@ class Waiting {
   // One of those that was taken, and had no turn after all: it is the next.
   void put_back_tried(const Hint& hint) { tried_.push_front(hint); }
 
+  // Of those, how many stand before this one; all of them where it is none.
+  std::size_t tried_before(TaskId task) const {
+    const auto at = std::find_if(
+        tried_.begin(), tried_.end(), [task](const Hint& hint) { return hint.task == task; });
+    return static_cast<std::size_t>(at - tried_.begin());
+  }
+
   // Whoever is one of those waits no more.
   template <class Which>
   void erase_if(const Which& which) {

@@ -572,9 +572,9 @@ TEST_F(IntakeTest, WhatOthersMayHaveToldOfWasNotHeardOfHereFirst) {
   db_.execute(
       store::Sql("UPDATE tasks SET next_run_at=UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE WHERE id=")
       << full.back().task);
-  db_.execute(store::Sql("UPDATE tasks SET next_run_at=next_run_at - INTERVAL 1 MINUTE, "
-                         "wake_at=wake_at - INTERVAL 1 MINUTE WHERE id=")
-              << full[kOpenings].task);  // Nobody has looked at it: its creator's hint was late.
+  db_.execute(store::Sql("UPDATE tasks SET next_run_at=next_run_at - INTERVAL 5 MINUTE, "
+                         "wake_at=wake_at - INTERVAL 5 MINUTE WHERE id=")
+              << full[kOpenings].task);  // Nobody has looked at it: its creator's hint waited long.
   deliver(full);
   ASSERT_TRUE(eventually(60s, [&] { return acked() == full.size(); }));
   EXPECT_EQ(intake_.waiting_for_providers().size(), 3U);

@@ -111,8 +111,8 @@ TEST_F(ProviderQueuesTest, OpeningsAreForWhoWasHereFirst) {
   EXPECT_EQ(queues_.before(first.task, Lane::kBulk, 0), 0U) << "it has waited";
   queues_.judged(0, first.task, false);
   EXPECT_EQ(queues_.before(late.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 0, 1), 1U);
-  EXPECT_EQ(queues_.line(second.task, Lane::kBulk, 0, 1), 0U) << "it waits there itself";
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 0, 1, false), 1U);
+  EXPECT_EQ(queues_.line(second.task, Lane::kBulk, 0, 1, false), 0U) << "it waits there itself";
   EXPECT_TRUE(queues_.knows(second.task));
   EXPECT_FALSE(queues_.knows(first.task));
   EXPECT_FALSE(queues_.knows(late.task));
@@ -124,7 +124,7 @@ TEST_F(ProviderQueuesTest, WhoeverWaitsIsAsFarAsThoseBeforeHim) {
   for (const Hint& one : {first, second, third}) {
     queues_.add(0, one, false, kLater);
   }
-  const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0, 1); };
+  const auto line = [this](const Hint& of) { return queues_.line(of.task, of.lane, 0, 1, false); };
   EXPECT_EQ(line(first), 0U);
   EXPECT_EQ(line(third), 2U);
   openings_[0] = 1;
@@ -159,7 +159,7 @@ TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
     queues_.add(1, hint(), false, kLater);
   }
   const auto line = [&](const Hint& of, Position provider, std::uint64_t workers) {
-    return queues_.line(of.task, Lane::kBulk, provider, workers);
+    return queues_.line(of.task, Lane::kBulk, provider, workers, false);
   };
   EXPECT_EQ(line(all[80], 0, 2), 40U);
   EXPECT_EQ(line(hint(), 0, 2), 50U) << "whoever comes is measured by the same";
@@ -169,10 +169,34 @@ TEST_F(ProviderQueuesTest, WhatOthersHaveAsWellIsHalfTheirs) {
   for (int i = 0; i < 18; ++i) {
     queues_.add(1, hint(Lane::kExpress), false, kHeardFirst);
   }
-  EXPECT_EQ(queues_.line(hint().task, Lane::kExpress, 1, 4), 18U + 6U) << "each lane by itself";
+  EXPECT_EQ(queues_.line(hint().task, Lane::kExpress, 1, 4, false), 18U + 6U)
+      << "each lane by itself";
   EXPECT_EQ(line(hint(), 1, 4), 18U + 25U);
   queues_.add(1, hint(), true, kLater);
   EXPECT_EQ(queues_.line(hint().task, Lane::kBulk, 1, 1, true), 1U) << "behind those tried before";
+}
+
+// Every third turn is of those that were not tried; while some are that has the others wait longer.
+TEST_F(ProviderQueuesTest, WhatWasTriedIsAsFarAsThoseBeforeItThatWere) {
+  std::vector<Hint> tried;
+  for (int i = 0; i < 40; ++i) {
+    tried.push_back(hint());
+    queues_.add(0, tried.back(), true, kLater);
+  }
+  const auto line = [this](const Hint& of) {
+    return queues_.line(of.task, Lane::kBulk, 0, 1, true);
+  };
+  EXPECT_EQ(line(hint()), 40U);
+  EXPECT_EQ(line(tried[30]), 30U) << "it waits there itself";
+  for (int i = 0; i < 18; ++i) {
+    queues_.add(0, hint(i % 2 == 0 ? Lane::kBulk : Lane::kExpress), false, kLater);
+  }
+  EXPECT_EQ(line(hint()), 40U + 18U);
+  EXPECT_EQ(line(tried[30]), 30U + 15U);
+  EXPECT_EQ(line(tried[0]), 0U);
+  const Hint elsewhere = hint();
+  queues_.add(1, elsewhere, true, kLater);
+  EXPECT_EQ(line(elsewhere), 40U + 18U);
 }
 
 // By when it came it has its turn there, too, before those that came since.
@@ -183,8 +207,8 @@ TEST_F(ProviderQueuesTest, WhoeverWaitsElsewhereIsAsFarThereAsHeWouldBe) {
     queues_.add(1, hint(), false, kLater);
   }
   queues_.add(0, late, false, kLater);
-  EXPECT_EQ(queues_.line(early.task, Lane::kBulk, 1, 1), 0U);
-  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 1, 1), 60U);
+  EXPECT_EQ(queues_.line(early.task, Lane::kBulk, 1, 1, false), 0U);
+  EXPECT_EQ(queues_.line(late.task, Lane::kBulk, 1, 1, false), 60U);
   EXPECT_EQ(queues_.waits_at(early.task), Position{0});
   EXPECT_EQ(queues_.waits_at(hint().task), std::nullopt);
 }
@@ -196,7 +220,7 @@ TEST_F(ProviderQueuesTest, BeforeWhoGoesByTheExpressLaneAreThoseOfThatLane) {
   }
   const TaskId late = TaskId::make();
   EXPECT_EQ(queues_.before(late, Lane::kExpress, 0), 0U);
-  EXPECT_EQ(queues_.line(late, Lane::kExpress, 0, 1), 0U);
+  EXPECT_EQ(queues_.line(late, Lane::kExpress, 0, 1, false), 0U);
   for (int i = 0; i < 6; ++i) {
     queues_.add(0, hint(Lane::kExpress), false, kLater);
   }
@@ -449,13 +473,13 @@ TEST_F(ProviderQueuesTest, TheLineIsThatOfEachProvider) {
   const Hint here = hint();
   queues_.add(0, hint(), false, kLater);
   queues_.add(1, here, false, kLater);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1), 1U);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1), 0U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1, false), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1, false), 0U);
   openings_[1] = 1;
   ASSERT_EQ(next()->hint, here);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1), 1U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 0, 1, false), 1U);
   EXPECT_EQ(queues_.before(here.task, Lane::kBulk, 0), 1U);
-  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1), 0U);
+  EXPECT_EQ(queues_.line(here.task, Lane::kBulk, 1, 1, false), 0U);
 }
 
 // What another worker told of already is hinted once more: of several workers each counts its own.

@@ -119,20 +119,8 @@ QueuesSeen Intake::queues_seen() const {
 }
 
 void Intake::set_workers(std::uint64_t count) {
-  constexpr auto kTold = 5 * store::kWorkersReport;
-  const auto now = Clock::now();
   const MutexLock lock(mutex_);
-  if (now - std::exchange(told_at_, now) > kTold) {
-    fewer_since_.reset();  // Who was silent meanwhile was so for that outage, too.
-  }
-  if (count < workers_) {
-    fewer_since_ = fewer_since_.value_or(now);
-    if (now - *fewer_since_ < store::kWorkerSeenWithin) {
-      return;
-    }
-  }
-  workers_ = count;
-  fewer_since_.reset();
+  workers_.tell(count, Clock::now());
 }
 
 RouteLines Intake::lines() const {
@@ -450,7 +438,7 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
     const Lane lane = lanes.at(claim.task);
     const auto in_line = [&](Position provider) {
       const MutexLock lock(mutex_);
-      return queues_.line(claim.task, lane, provider, workers_, claim.claims > 1);
+      return queues_.line(claim.task, lane, provider, workers_.count(), claim.claims > 1);
     };
     const auto before = looked.find(claim.task);  // In a try before this one.
     const bool judged = before != looked.end();
@@ -478,9 +466,10 @@ store::Batch<Intake::Answer> Intake::claim_batch(store::TaskStore& store,
       for (Position i = 0; i < *first; ++i) {
         sooner |= chain->could_have(i, *request, time) ? bit_of(i) : 0;
       }
-      // Its creator's hint is trusted for so long, and no further one sent.
+      // Of its creator's hint there is no other: a sweeper that sends one writes that. Of the rest
+      // several hear after a while.
       const bool heard_first =
-          claim.claims == 1 && claim.due_for < (claim.hinted_once ? kTrustInHint : kFirstLook);
+          (claim.hinted_once && claim.claims == 1) || claim.due_for < kFirstLook;
       left[claim.task] = {.behind = Behind{.provider = *first,
                                            .chain = of_chain,
                                            .sooner = sooner,

@@ -20,6 +20,7 @@
 #include "worker/job/roster.h"
 #include "worker/job/scheduler.h"
 #include "worker/job/suspects.h"
+#include "worker/job/workers_told.h"
 
 namespace audiogen::worker {
 
@@ -74,7 +75,7 @@ class Intake {
   // could. Thread-safe, never blocks.
   std::size_t room_told() const;
 
-  // How many workers there are, with this one: what waits for a provider each of them has after a
+  // How many workers are not asked to drain: what waits for a provider each of them has after a
   // while, and they go on with it together. Fewer are believed only once they were told for as long
   // as one may be silent: after an outage of the database each is the first to tell. Thread-safe,
   // never blocks.
@@ -172,9 +173,7 @@ class Intake {
   // Asked for beyond what there is room for: for none of the last ones that came anybody could be
   // called.
   std::atomic<std::size_t> beyond_room_{0};
-  std::uint64_t workers_ GUARDED_BY(mutex_) = 1;
-  Clock::time_point told_at_ GUARDED_BY(mutex_) = Clock::now();
-  std::optional<Clock::time_point> fewer_since_ GUARDED_BY(mutex_);
+  WorkersTold workers_ GUARDED_BY(mutex_);
   store::GroupCommit<Hint, Answer> claims_;
 };
 

@@ -154,8 +154,10 @@ std::size_t ProviderQueues::line(
   // What is taken beyond the openings, as it was in vain before, is likely to be so again.
   const std::size_t unjudged = queue.unjudged - std::min(queue.unjudged, queue.in_vain);
   if (waits ? found->second.tried : tried) {
-    const bool is_here = waits && found->second.provider == provider;
-    return is_here ? 0 : unjudged + ours(queue.all.tried, &Counts::tried);
+    const std::size_t of_tried = ours(queue.waiting.tried_before(task), &Counts::tried);
+    const std::size_t others =
+        ours(queue.all.bulk, &Counts::bulk) + ours(queue.all.express, &Counts::express);
+    return unjudged + of_tried + std::min(others, of_tried / (kUntriedEvery - 1));
   }
   const Lane its = waits ? found->second.hint.lane : lane;
   const auto of = its == Lane::kExpress ? &Counts::express : &Counts::bulk;
