@@ -89,7 +89,7 @@ GRANT SELECT, UPDATE (size, crowds, tasks, pace, bulk_share, takes, express_wait
     looked_at)
   ON release_window TO worker;
 GRANT SELECT, UPDATE (done_to, attempts_to) ON retention TO worker;
-GRANT SELECT, DELETE ON deletions TO worker;
+GRANT SELECT, INSERT, DELETE ON deletions TO worker;
 -- To forget what is over: no more of it than its age.
 GRANT SELECT (id, created_at, last_seen_at), DELETE ON sessions TO worker;
 GRANT SELECT (expires_at), DELETE ON login_links TO worker;

@@ -10,6 +10,9 @@ namespace audiogen::api {
 namespace {
 
 constexpr std::chrono::seconds kEvery{5}, kWhileSome{1};
+// So long those have turns that were ending at its begin; then whoever has ended since is one of
+// them.
+constexpr std::chrono::seconds kLook{5};
 
 void tell(const store::Fault& fault) {
   static Occasionally line;
@@ -28,29 +31,41 @@ bool wipe_ended_accounts(store::AccountEnds& ends,
     tell(users.error());
     return false;
   }
+  struct Ending {
+    UserId user;
+    bool cancels = true;
+    std::uint64_t to = 0;
+  };
+  std::vector<Ending> turn;
   for (const UserId user : *users) {
-    if (stop.stop_requested()) {
-      return false;
-    }
-    if (const auto canceled = ends.cancel_tasks(tasks, user, stop); !canceled) {
-      tell(canceled.error());
-    }
+    turn.push_back({.user = user});
   }
   bool all = true;
-  std::vector<UserId> turn = *std::move(users);
-  while (!turn.empty() && !stop.stop_requested()) {
-    std::vector<UserId> next;
-    for (const UserId user : turn) {
+  const auto until = std::chrono::steady_clock::now() + kLook;
+  while (!turn.empty() && !stop.stop_requested() && std::chrono::steady_clock::now() < until) {
+    std::vector<Ending> next;
+    for (Ending& ending : turn) {
       if (stop.stop_requested()) {
         return false;
       }
-      const auto wiped = ends.wipe(user);
+      if (ending.cancels) {
+        const auto more = ends.cancel_tasks(tasks, ending.user, ending.to, stop);
+        if (!more) {
+          tell(more.error());
+        }
+        ending.cancels = more && *more;
+      }
+      if (ending.cancels) {
+        next.push_back(ending);
+        continue;
+      }
+      const auto wiped = ends.wipe(ending.user);
       if (!wiped) {
         tell(wiped.error());
       } else if (*wiped == store::Wiping::kDone) {
-        log::info("an ended account is wiped", {{"user_id", user}});
+        log::info("an ended account is wiped", {{"user_id", ending.user}});
       } else if (*wiped == store::Wiping::kMore) {
-        next.push_back(user);
+        next.push_back(ending);
       }
       all = all && wiped && *wiped != store::Wiping::kLater;
     }

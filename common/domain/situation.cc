@@ -237,9 +237,10 @@ std::string_view worker_state_name(State state) {
 std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation) {
   MinuteEnded out;
   for (const Situation::Worker& worker : situation.workers) {
-    const double ago =
-        std::max(in_seconds(situation.at - worker.ended_at.value_or(worker.seen_at)), 0.0);
-    if (!worker.works() && ago >= kMinute) {
+    const Instant told_at = worker.ended_at.value_or(worker.seen_at);
+    const double since = in_seconds(situation.at - told_at), ago = std::max(since, 0.0);
+    // Nor counts who was there in a time that is yet to come: the clock was set back.
+    if (!worker.works() && std::abs(since) >= kMinute) {
       continue;
     }
     if (!worker.status.minute) {

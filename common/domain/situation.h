@@ -119,6 +119,11 @@ struct Situation {
 };
 
 inline constexpr std::chrono::seconds kWorkerLost{30}, kApiGone{15};
+// Was it heard of within that time? Not where that is yet to come: the database's clock was set
+// back, and who lives tells again.
+constexpr bool was_seen_within(std::chrono::seconds time, Instant seen_at, Instant now) {
+  return now - seen_at < time && seen_at - now < std::chrono::seconds(2);
+}
 // Workers tell of themselves every second. One that has missed two of these is killed, frozen or
 // cut off, which is told long before its leases end and it counts as lost.
 inline constexpr std::chrono::seconds kWorkerSilent{2};

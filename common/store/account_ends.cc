@@ -124,32 +124,35 @@ Result<std::vector<UserId>, Fault> AccountEnds::open() {
   });
 }
 
-Result<Done, Fault> AccountEnds::cancel_tasks(TaskStore& tasks,
+Result<bool, Fault> AccountEnds::cancel_tasks(TaskStore& tasks,
                                               UserId user,
+                                              std::uint64_t& to,
                                               const std::stop_token& stop) {
-  return guarded([&]() -> Result<Done, Fault> {
-    // Open ones are among the newest: from the end of his ledger, until nothing is reserved.
-    const std::uint64_t last = numbers_of(session_, user).last;
-    for (std::uint64_t to = last + 1; to > 1 && numbers_of(session_, user).held > Units{};) {
-      const std::uint64_t from = to > kCancelRows ? to - kCancelRows : 1;
-      Sql sql(
-          "SELECT t.id FROM ledger l FORCE INDEX (PRIMARY) STRAIGHT_JOIN tasks t FORCE INDEX "
-          "(PRIMARY) ON t.id=l.source_id WHERE l.user_id=");
-      sql << user << " AND l.seq>=" << from << " AND l.seq<" << to
-          << " AND l.kind=" << EntryKind::kHold << " AND t.state<=" << TaskState::kRunning;
-      std::vector<CancelCommand> commands;
-      Rows rows = session_.query(sql);
-      while (rows.next()) {
-        commands.push_back({.task = rows.id<TaskId>(1), .user = user});
-      }
-      for (std::size_t i = 0; i < commands.size() && !stop.stop_requested(); i += kCancelBatch) {
-        // What somebody holds is still open at the next look.
-        static_cast<void>(tasks.cancel(
-            std::span(commands).subspan(i, std::min(kCancelBatch, commands.size() - i))));
-      }
-      to = stop.stop_requested() ? 1 : from;
+  return guarded([&]() -> Result<bool, Fault> {
+    // Open ones are among the newest: until nothing is reserved.
+    const auto numbers = numbers_of(session_, user);
+    to = to == 0 ? numbers.last + 1 : to;
+    if (to <= 1 || numbers.held <= Units{}) {
+      return false;
     }
-    return Done{};
+    const std::uint64_t from = to > kCancelRows ? to - kCancelRows : 1;
+    Sql sql(
+        "SELECT t.id FROM ledger l FORCE INDEX (PRIMARY) STRAIGHT_JOIN tasks t FORCE INDEX "
+        "(PRIMARY) ON t.id=l.source_id WHERE l.user_id=");
+    sql << user << " AND l.seq>=" << from << " AND l.seq<" << to
+        << " AND l.kind=" << EntryKind::kHold << " AND t.state<=" << TaskState::kRunning;
+    std::vector<CancelCommand> commands;
+    Rows rows = session_.query(sql);
+    while (rows.next()) {
+      commands.push_back({.task = rows.id<TaskId>(1), .user = user});
+    }
+    for (std::size_t i = 0; i < commands.size() && !stop.stop_requested(); i += kCancelBatch) {
+      // What somebody holds is still open at the next look.
+      static_cast<void>(tasks.cancel(
+          std::span(commands).subspan(i, std::min(kCancelBatch, commands.size() - i))));
+    }
+    to = from;
+    return to > 1 && !stop.stop_requested();
   });
 }
 

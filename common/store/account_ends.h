@@ -48,9 +48,13 @@ class AccountEnds : private Door {
   // Ended accounts of which something is still to be wiped.
   Result<std::vector<UserId>, Fault> open();
 
-  // Cancels all open tasks of an ended account by `tasks`, a store of this thread's.
-  // After `stop` none is begun, and some are still open.
-  Result<Done, Fault> cancel_tasks(TaskStore& tasks, UserId user, const std::stop_token& stop = {});
+  // Cancels the open tasks of an ended account among the next 2,000 entries of his ledger before
+  // `to`, from its end where that is 0, by `tasks`, a store of this thread's. True: there may be
+  // more, and `to` is where the next step begins. After `stop` none is begun.
+  Result<bool, Fault> cancel_tasks(TaskStore& tasks,
+                                   UserId user,
+                                   std::uint64_t& to,
+                                   const std::stop_token& stop = {});
 
   // Wipes the next tasks of an ended account, as History::erase() does; at the end what else its
   // owner wrote, and what came while it was ending. What another session holds is left for the next

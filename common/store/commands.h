@@ -68,7 +68,7 @@ struct CreateCommand {
   std::optional<KeyId> key{};  // That asks for it; nullopt: none does.
   bool limited = false;        // It has a spend limit, as far as the caller knows.
   std::optional<std::string> idempotency_key{};
-  Sha256 fingerprint{};
+  Sha256 fingerprint{};   // Of `request`; with an idempotency key.
   std::string request{};  // Canonical JSON.
   OutputFormat output_format = OutputFormat::kMp3;
   Route route{};                       // Of `request`.
@@ -296,9 +296,16 @@ struct Cancellation {
   Trail trail{};    // For kCanceled.
 };
 
+// A final task of which more files may lie about than its own.
+struct TaskOutput {
+  TaskId task{};
+  std::string key{};  // Its file; empty: none.
+  Trail trail{};      // Of deletions() alone.
+};
+
 // Tasks past their retention.
 struct OldOutputs {
-  std::vector<std::string> keys{};  // Their files.
+  std::vector<TaskOutput> files{};  // That are to go.
   std::size_t looked_at = 0;        // As many as asked for: there may be more.
   std::size_t kept = 0;             // Of them, by their rows not old: their files stay for good.
   TaskId last{};                    // The newest of them.
@@ -311,13 +318,6 @@ struct OldKey {
   std::string key{};
   TaskId task{};      // That it stands for.
   Instant used_at{};  // First.
-};
-
-// A final task of which more files may lie about than its own.
-struct TaskOutput {
-  TaskId task{};
-  std::string key{};  // Its file; empty: none.
-  Trail trail{};      // Of deletions() alone.
 };
 
 struct DoubtfulOutputs {

@@ -183,9 +183,9 @@ std::vector<Situation::Worker> read_workers(Session& session, Instant now) {
                              .seen_at = rows.time(8),
                              .ended_at = rows.maybe_time(9),
                              .status = parse_worker_status(rows.text(6))};
-    worker.state = worker.ended_at                      ? State::kEnded
-                   : now - worker.seen_at < kWorkerLost ? State::kWorking
-                                                        : State::kLost;
+    worker.state = worker.ended_at                                     ? State::kEnded
+                   : was_seen_within(kWorkerLost, worker.seen_at, now) ? State::kWorking
+                                                                       : State::kLost;
     if (worker.works()) {
       worker.in_flight = rows.u64(4);
       worker.places = rows.u64(5);
@@ -203,7 +203,7 @@ void Situations::read_apis(Situation& out) {
   Rows rows = session_.query(sql << kProcessesLooked);
   while (rows.next()) {
     const Instant seen_at = rows.time(3);
-    const bool alive = out.at - seen_at < kApiGone;
+    const bool alive = was_seen_within(kApiGone, seen_at, out.at);
     // Where none waits, it is of when it was told, but for a hint on its way to the broker, and for
     // what two clocks differ by.
     constexpr std::chrono::milliseconds kTold{2'000};

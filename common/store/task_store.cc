@@ -379,7 +379,8 @@ Result<WorkerOrders, StoreFault> TaskStore::report_worker(WorkerId worker,
             "UTC_TIMESTAMP(6), o.ends_at), (SELECT COUNT(*) FROM workers s WHERE s.ended_at IS "
             "NULL "
             "AND s.drain_asked_at IS NULL AND s.status NOT LIKE '%\"draining\":true%' "
-            "AND s.seen_at>UTC_TIMESTAMP(6) - INTERVAL ")
+            "AND s.seen_at<UTC_TIMESTAMP(6) + INTERVAL 2 SECOND AND s.seen_at>UTC_TIMESTAMP(6) - "
+            "INTERVAL ")
         << kWorkerSeenWithin.count() << " SECOND) FROM workers w LEFT JOIN provider_overrides o ON "
         << "o.ends_at>UTC_TIMESTAMP(6) WHERE w.id=" << worker);
     while (rows.next()) {

@@ -218,11 +218,11 @@ class TaskStore {
   // there is none.
   Result<std::optional<Instant>, StoreFault> oldest_output();
   // Marks up to `limit` further tasks created longer than `age` ago, and made before `until`, as
-  // having lost their files, and names the files. Call old_outputs_deleted() once they are gone:
-  // until then the same tasks come again, but for those up to `after`. `age` must be longer than a
-  // task can be open. A task whose id says that it is old, but its row that it is not, keeps its
-  // file for good: whoever made its id had a wrong clock. A task that somebody holds keeps its
-  // file, and is the first to come again.
+  // having lost their files, and names the files. Call old_outputs_deleted() once they are gone,
+  // or noted: until then the same tasks come again, but for those up to `after`. `age` must be
+  // longer than a task can be open. A task whose id says that it is old, but its row that it is
+  // not, keeps its file for good: whoever made its id had a wrong clock. A task that somebody holds
+  // keeps its file, and is the first to come again.
   Result<OldOutputs, StoreFault> take_old_outputs(std::chrono::seconds age,
                                                   std::size_t limit,
                                                   Instant until,
@@ -259,6 +259,8 @@ class TaskStore {
   // The deleted tasks after `after`, by id and up to `limit`, whose files may still be there; an
   // empty key: it never had one.
   Result<std::vector<TaskOutput>, StoreFault> deletions(TaskId after, std::size_t limit);
+  // Notes those whose files could not be removed; once more does no harm.
+  Result<Done, StoreFault> note_deletions(std::span<const TaskId> tasks);
   // Their files are gone.
   Result<Done, StoreFault> deletions_done(std::span<const TaskId> tasks);
 

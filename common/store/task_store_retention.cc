@@ -79,11 +79,7 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
     const TaskId from = std::max(state.id<TaskId>(1), after);
     const Instant old = state.time(2) - age;
     const TaskId before{first_uuid_at(std::min(old, until))};
-    struct File {
-      TaskId task;
-      std::string key;
-    };
-    std::vector<File> files;
+    std::vector<TaskOutput> files;
     std::set<TaskId> unsaid;  // Of them, those whose tasks do not say yet that they are gone.
     // That range is by the clock of whoever made the ids.
     Rows rows = session_.query(
@@ -108,11 +104,8 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
     for (const TaskId said : say_deleted(session_, unsaid)) {
       unsaid.erase(said);
     }
-    for (File& file : files) {
-      if (!unsaid.contains(file.task)) {
-        out.keys.push_back(std::move(file.key));
-      }
-    }
+    std::erase_if(files, [&](const TaskOutput& file) { return unsaid.contains(file.task); });
+    out.files = std::move(files);
     for (const TaskId task : looked_at) {
       if (unsaid.contains(task)) {
         break;
@@ -233,6 +226,17 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, s
                      .trail = read_trail(rows, 3)});
     }
     return out;
+  });
+}
+
+Result<Done, StoreFault> TaskStore::note_deletions(std::span<const TaskId> tasks) {
+  return guarded<Done>("note_deletions", [&] {
+    if (!tasks.empty()) {
+      Sql notes("INSERT IGNORE INTO deletions (task_id, deleted_at) VALUES ");
+      session_.execute(
+          list(notes, tasks, [&](TaskId task) { notes << "(" << task << ",UTC_TIMESTAMP(6))"; }));
+    }
+    return Done{};
   });
 }
 

@@ -201,6 +201,7 @@ TEST(AudioOf, AWavThatGoesOnBehindItsDataIsCutShort) {
   const std::string wav = tone_wav(0.5);
   const std::string cut = "bad audio: cut short";
   EXPECT_EQ(verdict(wav + wav, "audio/wav"), cut) << "a file for each sentence";
+  EXPECT_EQ(verdict(wav + tone_wav(0.02), "audio/wav"), cut) << "however short";
   EXPECT_EQ(verdict(wav + with_size(wav, 0xFFFFFFFF), "audio/wav"), cut);
   EXPECT_EQ(verdict(with_size(wav, wav.size() / 4), "audio/wav"), cut)
       << "a size of its first piece";

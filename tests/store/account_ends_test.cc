@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/console/account_eraser.h"
 #include "common/domain/sign_in.h"
 #include "common/store/mail_links.h"
 #include "common/store/passkeys.h"
@@ -76,6 +77,12 @@ class AccountEndsTest : public DoorsTest {
       last = wipe();
     }
     return last;
+  }
+  void cancel_all() {
+    std::uint64_t to = 0;
+    for (auto more = ends_.cancel_tasks(tasks_, ann_, to); more && *more;
+         more = ends_.cancel_tasks(tasks_, ann_, to)) {
+    }
   }
   void a_minute_later() {
     db_.execute(Sql("UPDATE account_deletions SET asked_at=asked_at - INTERVAL 2 MINUTE"));
@@ -203,9 +210,30 @@ TEST_F(AccountEndsTest, CreditsAreLostOnlyWhenThatIsSaid) {
   EXPECT_EQ(refused.error().available, credits(200)) << "what is reserved comes back, too";
   EXPECT_TRUE(keys_.add(ann_, {.name = "k"}, make_api_key("svc"))) << "nothing has ended";
   ASSERT_TRUE(ends_.end(ann_, session_id_, kAddress, true));
-  ASSERT_TRUE(ends_.cancel_tasks(tasks_, ann_));
+  cancel_all();
   EXPECT_EQ(accounts_.find(ann_)->balance.available, credits(200)) << "it stays on the books";
   expect_sound();
+}
+
+TEST_F(AccountEndsTest, OneWithManyOpenTasksKeepsNoOtherWaiting) {
+  grant(1'000'000);
+  create_tasks(ann_, 4'100);
+  const UserId bob = make_user("bob@example.com");
+  ASSERT_TRUE(accounts_.grant(bob, credits(1'000), GrantKind::kPurchase, "bob"));
+  create_tasks(bob, 1);
+  end();
+  db_.execute(Sql("UPDATE users SET deleted_at=UTC_TIMESTAMP(6) WHERE id=") << bob);
+  db_.execute(Sql("INSERT INTO account_deletions (user_id, asked_at, next_seq) SELECT ")
+              << bob << ", asked_at, next_seq FROM account_deletions");
+  ASSERT_EQ(*ends_.open(), (std::vector<UserId>{ann_, bob}));
+  EXPECT_FALSE(api::wipe_ended_accounts(ends_, tasks_, {}));
+  const auto ended = [&](UserId user) {
+    return db_.number(
+        Sql("SELECT UNIX_TIMESTAMP(MAX(updated_at))*1000000 FROM tasks WHERE user_id=") << user);
+  };
+  EXPECT_LT(ended(bob), ended(ann_));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM tasks WHERE charged IS NULL")), 0);
+  EXPECT_EQ(accounts_.find(ann_)->balance.held, Units{});
 }
 
 // Nobody could use it. What was booked before is told so again, and the books can be put right.
@@ -257,7 +285,7 @@ TEST_F(AccountEndsTest, OpenTasksAreCanceledAndAllAreWiped) {
   end();
   EXPECT_EQ(*ends_.open(), std::vector<UserId>{ann_});
   EXPECT_EQ(wipe(), Wiping::kLater) << "open ones are in the way";
-  ASSERT_TRUE(ends_.cancel_tasks(tasks_, ann_));
+  cancel_all();
   EXPECT_EQ(accounts_.find(ann_)->balance.held, Units{});
   EXPECT_EQ(wipe_on(), Wiping::kLater) << "somebody may still come";
   EXPECT_EQ(not_wiped(), 1) << "bob's";
@@ -269,7 +297,7 @@ TEST_F(AccountEndsTest, OpenTasksAreCanceledAndAllAreWiped) {
   EXPECT_EQ(not_wiped(), 2);
   a_minute_later();
   EXPECT_EQ(wipe(), Wiping::kLater) << "it is open";
-  ASSERT_TRUE(ends_.cancel_tasks(tasks_, ann_));
+  cancel_all();
   EXPECT_EQ(wipe_on(), Wiping::kDone);
   EXPECT_EQ(not_wiped(), 1);
   EXPECT_TRUE(ends_.open()->empty());

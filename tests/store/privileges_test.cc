@@ -122,8 +122,8 @@ TEST_F(Privileges, TheProgramsDoNotMakeUsersOrGrants) {
   for (const char* const role : {"worker", "admin"}) {
     EXPECT_TRUE(refused(role, "UPDATE tasks SET request=''"));
     EXPECT_TRUE(refused(role, "UPDATE tasks SET deleted_at=UTC_TIMESTAMP(6)"));
-    EXPECT_TRUE(refused(role, "INSERT INTO deletions () VALUES ()"));
   }
+  EXPECT_TRUE(refused("admin", "INSERT INTO deletions () VALUES ()"));
   EXPECT_TRUE(refused("api", "UPDATE tasks SET deadline_at=UTC_TIMESTAMP(6)"));
   EXPECT_TRUE(refused("api", "DELETE FROM idempotency"));
   EXPECT_TRUE(refused("api", "UPDATE workers SET in_flight=0"));
@@ -493,7 +493,8 @@ TEST_F(Privileges, EveryOperationOfMailsWorks) {
   const auto ended = ends.end(user, again->session.id, "ann@example.net", true);
   ASSERT_TRUE(ended) << ended.error().detail;
   EXPECT_EQ(ends.open()->size(), 1U);
-  const auto canceled = ends.cancel_tasks(api, user);
+  std::uint64_t to = 0;
+  const auto canceled = ends.cancel_tasks(api, user, to);
   ASSERT_TRUE(canceled) << canceled.error().detail;
   db_.execute(Sql("UPDATE account_deletions SET asked_at=asked_at - INTERVAL 2 MINUTE"));
   auto wiped = ends.wipe(user);
@@ -672,6 +673,9 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
       tasks.take_old_outputs(std::chrono::seconds(0), 100, session.now() + std::chrono::days(1));
   ASSERT_TRUE(old);
   EXPECT_TRUE(tasks.old_outputs_deleted(old->last));
+  ASSERT_FALSE(old->files.empty());
+  EXPECT_TRUE(tasks.note_deletions(std::vector{old->files.front().task}));
+  EXPECT_TRUE(tasks.deletions_done(std::vector{old->files.front().task}));
   EXPECT_TRUE(tasks.doubtful_outputs(TaskId(), old->last, 10));
   EXPECT_TRUE(tasks.now());
   const auto checks = audit(db_.as("admin"));

@@ -70,6 +70,24 @@ class StuckStore final : public BlobStore {
   const std::string removable_;
 };
 
+// Removes all but one key, as one whose folder is another user's.
+class StubbornStore final : public BlobStore {
+ public:
+  StubbornStore(BlobStore& inner, std::string key) : inner_(inner), key_(std::move(key)) {}
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override { return inner_.put(blobs); }
+  PutShape put_shape() const override { return inner_.put_shape(); }
+  Result<Removal> remove(std::string_view key, const std::stop_token& stop) override {
+    return key == key_ ? Error{"it cannot be removed"} : inner_.remove(key, stop);
+  }
+  Result<Done> flush_removed(std::span<const std::string> keys) override {
+    return inner_.flush_removed(keys);
+  }
+
+ private:
+  BlobStore& inner_;
+  const std::string key_;
+};
+
 // Whoever uses it is asked to stop while it removes the `last`th file, which a service may be slow
 // to do.
 class EndingStore final : public BlobStore {
@@ -144,6 +162,11 @@ class Retention : public TaskStoreTest {
   std::size_t delete_old(BlobStore& blobs) {
     return worker::delete_old_outputs(store_, blobs, days(30), {});
   }
+  // What the eraser does with what was noted.
+  std::size_t erase(BlobStore& blobs) {
+    worker::Postponed none;
+    return worker::erase_deleted(store_, blobs, none, worker::Postponed::Clock::now(), {});
+  }
   Result<OldOutputs, StoreFault> take_old(std::size_t limit) {
     return store_.take_old_outputs(
         days(30), limit, std::chrono::floor<Instant::duration>(std::chrono::system_clock::now()));
@@ -214,9 +237,29 @@ TEST_F(Retention, AnInterruptedRunGoesOn) {
   EXPECT_EQ(delete_old(broken), 2U);
   const auto marked = find(tasks[4], user_)->output_deleted_at;
   EXPECT_TRUE(marked) << "said before the file goes";
-  EXPECT_EQ(delete_old(*blobs_), 5U);
+  EXPECT_EQ(delete_old(*blobs_) + erase(*blobs_), 3U);
   EXPECT_TRUE(folder_.files().empty());
   EXPECT_EQ(find(tasks[4], user_)->output_deleted_at, marked);
+}
+
+// For good nothing newer was deleted: each run began with it, and ended there.
+TEST_F(Retention, OneThatCannotBeRemovedKeepsNoOther) {
+  const TaskId stuck = finished(days(60)), beside = finished(days(60)), next = finished(days(50)),
+               alone = finished(days(40)), last = finished(days(35));
+  const auto key = [&](TaskId task) { return find(task, user_)->output_key; };
+  StubbornStore stubborn(*blobs_, key(stuck));
+  EXPECT_EQ(delete_old(stubborn), 1U);
+  EXPECT_EQ(delete_old(stubborn), 1U);
+  StubbornStore away(*blobs_, key(alone));  // It is all that there is of that day.
+  EXPECT_EQ(delete_old(away), 0U);
+  EXPECT_EQ(delete_old(away), 1U);
+  for (const TaskId gone : {beside, next, last}) {
+    EXPECT_FALSE(*blobs_->read(key(gone)));
+  }
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 2);
+  EXPECT_EQ(erase(stubborn), 1U);
+  EXPECT_EQ(erase(*blobs_), 1U) << "whoever can is not too late";
+  EXPECT_TRUE(folder_.files().empty());
 }
 
 TEST_F(Retention, WhatIsNotGoneForGoodIsLookedAtAgain) {
@@ -235,7 +278,7 @@ TEST_F(Retention, MoreThanOneBatch) {
   }
   std::size_t seen = 0;
   for (auto old = must(take_old(3)); old.looked_at > 0; old = must(take_old(3))) {
-    seen += old.keys.size();
+    seen += old.files.size();
     must(store_.old_outputs_deleted(old.last));
   }
   EXPECT_EQ(seen, 7U);
@@ -635,10 +678,10 @@ TEST_F(HeldRows, WhatIsBehindAHeldTaskIsTakenInTheSameRun) {
   const auto first = must(take_old(1));
   EXPECT_EQ(first.last, held);
   EXPECT_LT(first.done_to, held) << "so far everything is done";
-  EXPECT_TRUE(first.keys.empty());
+  EXPECT_TRUE(first.files.empty());
   const auto second = must(store_.take_old_outputs(days(30), 1, must(store_.now()), first.last));
   EXPECT_EQ(second.last, other);
-  EXPECT_EQ(second.keys.size(), 1U);
+  EXPECT_EQ(second.files.size(), 1U);
   holder.release();
 }
 

@@ -130,6 +130,23 @@ TEST_F(SettlingTest, AJobThatIsLostWritesNothingAndItsOutputGoes) {
   expect_output_goes(job, success);
 }
 
+// Nothing of a try that met a held row is done, so that file is nobody's either.
+TEST_F(SettlingTest, AJobThatIsLostWhileItsRowIsHeldLeavesNoFile) {
+  const store::Claim claim = claim_many(user_, 1).front();
+  const JobPtr job = begin(claim);
+  RowHolder holder(db_.url(), store::balance_of(user_));
+  const SettleCommand success = settle_command(Settle::kSucceed, claim);
+  settling_.settle(job, success);
+  ASSERT_TRUE(
+      test::eventually(30s, [&] { return roster_.company_of(job) == Roster::Company::kGone; }));
+  lose(*job, "a test");
+  ASSERT_TRUE(left());
+  EXPECT_TRUE(test::eventually(30s, [&] { return !blobs_.removed().empty(); }));
+  EXPECT_THAT(blobs_.removed(), ElementsAre(success.output_key));
+  holder.release();
+  EXPECT_EQ(state(claim.task), TaskState::kRunning);
+}
+
 TEST_F(SettlingTest, WhatSomebodyElseHasByNowIsLeftToHim) {
   const store::Claim claim = claim_many(user_, 1).front();
   const JobPtr job = begin(claim);

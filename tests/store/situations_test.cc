@@ -235,9 +235,10 @@ TEST_F(SituationsTest, AnApiWhoseClockIsBehindCountsAsWell) {
 }
 
 TEST_F(SituationsTest, AWorkerThatIsGoneSaysHowItWentAndHoldsNoWork) {
-  const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make();
+  const WorkerId working = WorkerId::make(), ended = WorkerId::make(), lost = WorkerId::make(),
+                 ahead = WorkerId::make();
   WorkerStatus status{.version = "9.9", .draining = true};
-  for (const WorkerId worker : {working, ended, lost}) {
+  for (const WorkerId worker : {working, ended, lost, ahead}) {
     must(store_.report_worker(
         worker,
         "host",
@@ -246,8 +247,10 @@ TEST_F(SituationsTest, AWorkerThatIsGoneSaysHowItWentAndHoldsNoWork) {
   }
   must(store_.report_worker_ended(ended));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 31 SECOND WHERE id=") << lost);
+  // The database's clock was set back after it was killed.
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at + INTERVAL 10 MINUTE WHERE id=") << ahead);
   const Situation now = look();
-  ASSERT_THAT(now.workers, SizeIs(3));
+  ASSERT_THAT(now.workers, SizeIs(4));
   for (const auto& worker : now.workers) {
     EXPECT_EQ(worker.host, "host");
     EXPECT_EQ(worker.pid, 12U);

@@ -57,6 +57,8 @@ TEST_F(SwitchesTest, AWorkerIsToldHowManyThereAre) {
   ASSERT_TRUE(tasks_.report_worker_ended(other));
   db_.execute(Sql("UPDATE workers SET seen_at=seen_at - INTERVAL 1 MINUTE WHERE id=") << gone);
   EXPECT_EQ(orders(worker).workers, 1U);
+  db_.execute(Sql("UPDATE workers SET seen_at=seen_at + INTERVAL 10 MINUTE WHERE id=") << gone);
+  EXPECT_EQ(orders(worker).workers, 1U) << "the database's clock was set back since";
 }
 
 TEST_F(SwitchesTest, AWorkerIsToldToDrain) {

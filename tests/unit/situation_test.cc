@@ -113,6 +113,7 @@ TEST(EndedInLastMinute, WhoIsGoneCountsForAsLongAsHeWasThere) {
   EXPECT_EQ(after(seconds(30)), 33U);
   EXPECT_EQ(after(seconds(60)), 0U);
   EXPECT_EQ(after(seconds(6000)), 0U);
+  EXPECT_EQ(after(seconds(-600)), 0U) << "the clock was set back since";
 }
 
 // Its last minute was taken for the present one until it counted as lost.

@@ -109,14 +109,14 @@ void Settling::settle(const JobPtr& job, store::SettleCommand command) {
       }
     }
   }
-  settle(job, std::make_shared<store::SettleCommand>(std::move(command)), 0);
+  settle(job, std::make_shared<store::SettleCommand>(std::move(command)), {});
 }
 
-void Settling::settle(const JobPtr& job, const CommandPtr& command, int tries) {
+void Settling::settle(const JobPtr& job, const CommandPtr& command, Tries tries) {
   if (job->is_lost()) {
     leases_lost.Increment();
-    // Once it was sent it may have been committed, its answer lost: then the file is the task's.
-    if (tries == 0) {
+    // Where it may have been committed the file may be the task's.
+    if (!tries.may_be_done) {
       not_delivered(*job, *command);
       static_cast<void>(removals_.post(command->output_key));
     }
@@ -127,7 +127,10 @@ void Settling::settle(const JobPtr& job, const CommandPtr& command, int tries) {
   }
   const bool taken = settlements_.submit(
       *command,
-      [this, job, command, tries](const Result<store::SettleOutcome, store::StoreFault>& outcome) {
+      [this, job, command, tries](
+          const Result<store::SettleOutcome, store::StoreFault>& outcome) mutable {
+        tries.may_be_done = tries.may_be_done ||
+                            (!outcome && outcome.error() == store::StoreFault::kUnknownOutcome);
         if (!outcome && outcome.error() == store::StoreFault::kLocked) {
           roster_.step_aside(job);
         }
@@ -143,10 +146,10 @@ void Settling::settle(const JobPtr& job, const CommandPtr& command, int tries) {
 }
 
 // Until the lease runs out: whoever watches it marks the job lost then.
-void Settling::settle_later(const JobPtr& job, const CommandPtr& command, int tries) {
+void Settling::settle_later(const JobPtr& job, const CommandPtr& command, Tries tries) {
   command->held.reset();  // Else a row that stays held makes others of its batch be written twice.
-  scheduler_.after(store_pause(tries),
-                   [this, job, command, tries] { settle(job, command, tries + 1); });
+  const auto pause = store_pause(tries.count++);
+  scheduler_.after(pause, [this, job, command, tries] { settle(job, command, tries); });
 }
 
 void Settling::settled(const JobPtr& job,

@@ -51,9 +51,13 @@ class Settling {
 
  private:
   using CommandPtr = std::shared_ptr<store::SettleCommand>;
+  struct Tries {
+    int count = 0;
+    bool may_be_done = false;  // One of them was sent, and its answer lost.
+  };
 
-  void settle(const JobPtr& job, const CommandPtr& command, int tries);
-  void settle_later(const JobPtr& job, const CommandPtr& command, int tries);
+  void settle(const JobPtr& job, const CommandPtr& command, Tries tries);
+  void settle_later(const JobPtr& job, const CommandPtr& command, Tries tries);
   void settled(const JobPtr& job,
                const store::SettleCommand& command,
                store::SettleOutcome outcome);

@@ -474,24 +474,38 @@ bool is_wide_mark(char32_t c) {
 }
 
 // Are they thousands of the number before the mark, the three digits that begin at `at`? Japanese
-// has that comma in numbers. No item of a list begins with a zero ("1，000"), but behind others
-// that do ("001，002").
+// has that comma in numbers. Of groups of three that follow each other no item of a list begins
+// with a zero ("1，000", "2，500，000"), but behind a first one that does ("001，002").
 bool is_thousands(const std::u32string& text, std::size_t at) {
   constexpr std::size_t kGroup = 3;
   const auto is_digit = [&](std::size_t i) {
     return i < text.size() && text[i] >= U'0' && text[i] <= U'9';
   };
-  if (at < 2 || text[at - 1] != 0xFF0C || !is_digit(at) || !is_digit(at + 1) || !is_digit(at + 2) ||
-      is_digit(at + kGroup)) {
+  const auto is_group = [&](std::size_t i) {
+    return i > 1 && text[i - 1] == 0xFF0C && is_digit(i) && is_digit(i + 1) && is_digit(i + 2) &&
+           !is_digit(i + kGroup);
+  };
+  // Of the number, or its group, that the comma before `i` ends; `i`: there is none of so few
+  // digits.
+  const auto before = [&](std::size_t i) {
+    std::size_t begin = i - 1;
+    while (begin > 0 && i - 1 - begin <= kGroup && is_digit(begin - 1)) {
+      --begin;
+    }
+    return begin < i - 1 && i - 1 - begin <= kGroup ? begin : i;
+  };
+  if (!is_group(at) || before(at) == at) {
     return false;
   }
-  const std::size_t end = at - 1;
-  std::size_t before = end;
-  while (before > 0 && end - before <= kGroup && is_digit(before - 1)) {
-    --before;
+  std::size_t group = at, first = before(at);
+  while (is_group(first) && before(first) != first) {
+    group = std::exchange(first, before(first));
   }
-  const bool is_group = before < end && end - before <= kGroup;
-  return is_group && (is_thousands(text, before) || (text[at] == U'0' && text[before] != U'0'));
+  bool any = false;
+  for (; is_group(group); group += kGroup + 1) {
+    any = any || text[group] == U'0';
+  }
+  return any && text[first] != U'0';
 }
 
 // What NFKC would make one number of several: a fraction, or an exponent, is no further digit of

@@ -46,6 +46,10 @@ constexpr std::size_t kLookedAt = 20'000;  // Tasks, by one statement: a small p
 // be reading it.
 constexpr auto kReadersGrace = std::chrono::hours(1);
 
+// What cannot be read or removed for so long keeps its slot no longer from being done: else nobody
+// would look at those behind it.
+constexpr auto kGivenUpAfter = std::chrono::days(7);
+
 // From the creation of a task to its last blob, and from one slot to the next.
 constexpr auto kTaskAgeMax = std::chrono::hours(25);
 
@@ -107,12 +111,12 @@ Result<Done> remove_orphans(DirectoryStore& blobs,
 
 // Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
 // the database does not have stays: tasks are never deleted, so it must be another database's.
-// False: the slot is not done.
-bool delete_orphans_of(const BlobSlot& slot,
-                       store::TaskStore& store,
-                       DirectoryStore& blobs,
-                       const std::function<bool()>& stopping,
-                       std::size_t& count) {
+// False: something cannot be read or removed; nullopt: the slot is not done.
+std::optional<bool> delete_orphans_of(const BlobSlot& slot,
+                                      store::TaskStore& store,
+                                      DirectoryStore& blobs,
+                                      const std::function<bool()>& stopping,
+                                      std::size_t& count) {
   const auto failed = [](const Error& error) {
     log::error("files of no task could not be deleted", {{"why", error.message}});
     return false;
@@ -126,7 +130,7 @@ bool delete_orphans_of(const BlobSlot& slot,
   while (from && !stopping()) {
     const auto more = store.doubtful_outputs(*from, (*range)->last, kLookedAt);
     if (!more) {
-      return false;
+      return std::nullopt;
     }
     doubtful.insert(doubtful.end(), more->tasks.begin(), more->tasks.end());
     from = more->last;  // Comes again, which does no harm.
@@ -140,7 +144,7 @@ bool delete_orphans_of(const BlobSlot& slot,
     doubtful.clear();
   }
   // What has just begun to stop may have cut the last of these short.
-  return !stopping();
+  return stopping() ? std::nullopt : std::optional(true);
 }
 
 // Removes the file of `key`, past its retention. Nullopt: it could not be removed.
@@ -169,21 +173,33 @@ std::optional<Removal> remove_old(BlobStore& blobs,
   return *removed;
 }
 
-// The same for all of `keys`, as many at once as the store is written to best. Adds the number of
-// those that are gone to `count`. False: not all were tried, or one could not be removed.
-bool remove_old(BlobStore& blobs,
-                const std::vector<std::string>& keys,
-                const std::stop_token& stop,
-                std::size_t& count) {
-  std::atomic<std::size_t> done{0}, gone{0};
-  share_out(keys.size(), blobs.put_shape().threads, stop, [&](std::size_t i) {
-    const auto removed = remove_old(blobs, keys[i], stop);
-    done += removed ? 1U : 0U;
+// The same for all of `files`, as many at once as the store is written to best. Adds the number of
+// those that are gone to `count`. The tasks of those that could not be removed; nullopt: not all
+// were tried.
+std::optional<std::vector<TaskId>> remove_old(BlobStore& blobs,
+                                              const std::vector<store::TaskOutput>& files,
+                                              const std::stop_token& stop,
+                                              std::size_t& count) {
+  std::atomic<std::size_t> tried{0}, gone{0};
+  std::vector<std::uint8_t> failed(files.size(), 0);
+  share_out(files.size(), blobs.put_shape().threads, stop, [&](std::size_t i) {
+    const auto removed = remove_old(blobs, files[i].key, stop);
+    failed[i] = removed ? 0 : 1;
     gone += removed == Removal::kGone ? 1U : 0U;
-    return removed.has_value();
+    ++tried;
+    return true;
   });
   count += gone;
-  return done == keys.size();
+  if (tried < files.size() || stop.stop_requested()) {
+    return std::nullopt;
+  }
+  std::vector<TaskId> out;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (failed[i] != 0) {
+      out.push_back(files[i].task);
+    }
+  }
+  return out;
 }
 
 // Purges as much as there is by `step`, which says how many it deleted of at most kPurgeBatch, or
@@ -302,20 +318,32 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     if (!old || old->looked_at == 0) {
       return count;
     }
-    if (!remove_old(blobs, old->keys, stop, count)) {
+    const auto failed = remove_old(blobs, old->files, stop, count);
+    if (!failed) {
       return count;
     }
     // What is marked as done is never looked at again.
-    if (const auto flushed = counted(BlobOp::kFlush, blobs.flush_removed(old->keys)); !flushed) {
+    std::vector<std::string> keys;
+    for (const store::TaskOutput& file : old->files) {
+      if (std::find(failed->begin(), failed->end(), file.task) == failed->end()) {
+        keys.push_back(file.key);
+      }
+    }
+    if (const auto flushed = counted(BlobOp::kFlush, blobs.flush_removed(keys)); !flushed) {
       log::error("old files could not be deleted for good", {{"why", flushed.error().message}});
       return count;
     }
     outputs_kept.Increment(static_cast<double>(old->kept));
+    // One that nobody can remove keeps no other: the eraser goes on with it.
+    if (!store.note_deletions(*failed)) {
+      return count;
+    }
     if (marks && !store.old_outputs_deleted(old->done_to)) {
       return count;
     }
     marks = marks && old->done_to == old->last;
-    if (old->looked_at < kDeleteBatch) {
+    // Where none can be removed the store is away: the rest is not its own trouble.
+    if (old->looked_at < kDeleteBatch || (keys.empty() && !failed->empty())) {
       return count;
     }
     after = old->last;
@@ -331,11 +359,18 @@ std::size_t delete_orphans(store::TaskStore& store,
     return count;
   }
   for (const BlobSlot& slot : blobs.unchecked(*now - kOrphanAge, kSlotsARun)) {
-    if (stopping() || !delete_orphans_of(slot, store, blobs, stopping, count)) {
+    if (stopping()) {
       return count;
     }
-    if (const auto dropped = blobs.drop_empty(slot); !dropped) {
+    const auto clean = delete_orphans_of(slot, store, blobs, stopping, count);
+    if (!clean) {
+      return count;
+    }
+    const auto dropped = blobs.drop_empty(slot);
+    if (!dropped) {
       log::error("a file without audio could not be deleted", {{"why", dropped.error().message}});
+    }
+    if (!(*clean && dropped) && *now - slot.begin < kGivenUpAfter) {
       return count;
     }
     if (const auto marked = blobs.mark_checked(slot); !marked) {
