@@ -130,10 +130,11 @@ std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
   if (its != window.routes.end()) {
     out.express_wait = its->express;
     out.bulk_wait = its->bulk;
-    // What others take is nothing to a route that is not behind them.
-    const double express = window.express_wait, bulk = window.bulk_wait;
-    const bool is_apart = 2 * (out.express_wait + out.bulk_wait) < express + bulk &&
-                          2 * out.express_wait <= express && 2 * out.bulk_wait <= bulk;
+    // What others take is nothing to a route that is not behind them: one that is behind half of
+    // all may be behind all of a lane.
+    const bool is_apart =
+        4 * (out.express_wait + out.bulk_wait) <
+        static_cast<double>(window.express_wait) + static_cast<double>(window.bulk_wait);
     if (its->pace == 0 && (its->takes > 0 || is_apart)) {
       // What one call took, for which nobody waits, has nobody refused; nor has what others take.
       out.takes = std::min<double>(out.takes, its->takes);

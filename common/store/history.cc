@@ -252,7 +252,8 @@ void History::wipe(std::span<const TaskId> tasks, Instant now) {
         << ", output_deleted_at=IF(output_key IS NULL, NULL, COALESCE(output_deleted_at, " << now
         << ")) WHERE id IN (";
   session_.later(store::list(erase, tasks, [&](TaskId task) { erase << task; }) << ")");
-  Sql notes("INSERT INTO deletions (task_id, deleted_at) VALUES ");
+  // One may be noted already, as a file past its retention that could not be removed.
+  Sql notes("INSERT IGNORE INTO deletions (task_id, deleted_at) VALUES ");
   session_.later(
       store::list(notes, tasks, [&](TaskId task) { notes << "(" << task << "," << now << ")"; }));
 }

@@ -310,10 +310,13 @@ TEST_F(OidcTest, WithSignUpTheIssuersPeopleHaveAccounts) {
 // Its own page asks, and its own attempt comes back; both count.
 TEST_F(OidcTest, AttemptsAreFewFromOneAddress) {
   const Begun begun = begin();
-  Reply reply;
+  Reply reply = back("?error=x&state=x", begun.cookie);
+  expect_refused(reply);
+  EXPECT_TRUE(reply.header("set-cookie").empty()) << "not this attempt's, which goes on";
   int attempts = 1;
   // What is judged ends the attempt.
-  while (!(reply = back("?error=x", begun.cookie)).header("set-cookie").empty() && attempts < 40) {
+  const std::string own = "?error=x&state=" + begun.state;
+  while (!(reply = back(own, begun.cookie)).header("set-cookie").empty() && attempts < 40) {
     ++attempts;
   }
   expect_refused(reply);

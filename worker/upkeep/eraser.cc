@@ -18,7 +18,9 @@ namespace {
 
 // Here, so that they are told from the start.
 prometheus::Counter& erased =
-    metrics::counter("deletions_done_total", "Tasks deleted by their owners whose files are gone");
+    metrics::counter("deletions_done_total",
+                     "Tasks whose files are gone: deleted by their owners, or not removed at first "
+                     "after their retention");
 prometheus::Counter& removals_failed = metrics::counter(
     "deletions_failed_total", "Tries to remove the file of a deleted task that failed");
 prometheus::Gauge& resting =

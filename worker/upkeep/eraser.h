@@ -1,4 +1,5 @@
-// Removes the files of what its owners have deleted, seconds after. On a thread of its own: no
+// Removes the files of what its owners have deleted, seconds after, and goes on with those past
+// their retention that the janitor could not remove. On a thread of its own: no
 // slower chore may keep it from its minute. Any number of workers may do it at once.
 #pragma once
 

@@ -38,6 +38,10 @@ constexpr std::size_t kPurgeBatch = 500;
 // Files of polled providers last no longer.
 constexpr std::chrono::hours kTicketsKept{1};
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
+// Where nothing can be removed a run ends after so many batches, or with the first after so long:
+// each of them is noted.
+constexpr std::size_t kInVainMax = 100;
+constexpr auto kInVainFor = std::chrono::minutes(1);
 constexpr auto kOrphanAge = std::chrono::hours(24);
 constexpr std::size_t kSlotsARun = 32;  // 9 h of segments.
 constexpr std::size_t kDoubtfulBatch = 10'000;
@@ -45,10 +49,6 @@ constexpr std::size_t kLookedAt = 20'000;  // Tasks, by one statement: a small p
 // A file is not served any more once its task is past its retention; it goes when nobody can still
 // be reading it.
 constexpr auto kReadersGrace = std::chrono::hours(1);
-
-// What cannot be read or removed for so long keeps its slot no longer from being done: else nobody
-// would look at those behind it.
-constexpr auto kGivenUpAfter = std::chrono::days(7);
 
 // From the creation of a task to its last blob, and from one slot to the next.
 constexpr auto kTaskAgeMax = std::chrono::hours(25);
@@ -111,12 +111,12 @@ Result<Done> remove_orphans(DirectoryStore& blobs,
 
 // Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
 // the database does not have stays: tasks are never deleted, so it must be another database's.
-// False: something cannot be read or removed; nullopt: the slot is not done.
-std::optional<bool> delete_orphans_of(const BlobSlot& slot,
-                                      store::TaskStore& store,
-                                      DirectoryStore& blobs,
-                                      const std::function<bool()>& stopping,
-                                      std::size_t& count) {
+// False: the slot is not done.
+bool delete_orphans_of(const BlobSlot& slot,
+                       store::TaskStore& store,
+                       DirectoryStore& blobs,
+                       const std::function<bool()>& stopping,
+                       std::size_t& count) {
   const auto failed = [](const Error& error) {
     log::error("files of no task could not be deleted", {{"why", error.message}});
     return false;
@@ -130,7 +130,7 @@ std::optional<bool> delete_orphans_of(const BlobSlot& slot,
   while (from && !stopping()) {
     const auto more = store.doubtful_outputs(*from, (*range)->last, kLookedAt);
     if (!more) {
-      return std::nullopt;
+      return false;
     }
     doubtful.insert(doubtful.end(), more->tasks.begin(), more->tasks.end());
     from = more->last;  // Comes again, which does no harm.
@@ -144,7 +144,7 @@ std::optional<bool> delete_orphans_of(const BlobSlot& slot,
     doubtful.clear();
   }
   // What has just begun to stop may have cut the last of these short.
-  return stopping() ? std::nullopt : std::optional(true);
+  return !stopping();
 }
 
 // Removes the file of `key`, past its retention. Nullopt: it could not be removed.
@@ -301,12 +301,14 @@ std::size_t delete_old_outputs(store::TaskStore& store,
                                std::chrono::seconds age,
                                const std::stop_token& stop) {
   std::size_t count = 0;
+  const auto began = std::chrono::steady_clock::now();
   const auto oldest = store.oldest_output();
   if (!oldest || !*oldest) {
     return count;
   }
   const Instant until = **oldest + kDeletedARun;
   TaskId after;
+  std::size_t in_vain = 0;  // Batches of which nothing could be removed.
   // Behind a task that somebody holds the files go, but what is marked as done ends before it.
   bool marks = true;
   for (;;) {
@@ -342,8 +344,10 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       return count;
     }
     marks = marks && old->done_to == old->last;
-    // Where none can be removed the store is away: the rest is not its own trouble.
-    if (old->looked_at < kDeleteBatch || (keys.empty() && !failed->empty())) {
+    // The store may be away, or these lie together and share what is wrong with them.
+    in_vain += keys.empty() && !failed->empty() ? 1U : 0U;
+    if (old->looked_at < kDeleteBatch || in_vain >= kInVainMax ||
+        (in_vain > 0 && std::chrono::steady_clock::now() - began > kInVainFor)) {
       return count;
     }
     after = old->last;
@@ -362,15 +366,11 @@ std::size_t delete_orphans(store::TaskStore& store,
     if (stopping()) {
       return count;
     }
-    const auto clean = delete_orphans_of(slot, store, blobs, stopping, count);
-    if (!clean) {
+    if (!delete_orphans_of(slot, store, blobs, stopping, count)) {
       return count;
     }
-    const auto dropped = blobs.drop_empty(slot);
-    if (!dropped) {
+    if (const auto dropped = blobs.drop_empty(slot); !dropped) {
       log::error("a file without audio could not be deleted", {{"why", dropped.error().message}});
-    }
-    if (!(*clean && dropped) && *now - slot.begin < kGivenUpAfter) {
       return count;
     }
     if (const auto marked = blobs.mark_checked(slot); !marked) {

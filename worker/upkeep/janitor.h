@@ -43,7 +43,7 @@ std::size_t purge_minutes(store::TaskStore& store, const Rest& rest);
 // Deletes the files of tasks created longer than `age` ago, of those made within a day from the
 // oldest on, as many at once as the store is written to best; the tasks stay and say so from before
 // their file goes. Interrupted anywhere, or by `stop`, the next run goes on. A file that
-// cannot be removed is noted for the eraser; where none of a batch can, it ends with that. The
+// cannot be removed is noted for the eraser; where many batches have none that can, it ends. The
 // number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
@@ -53,7 +53,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
 // Deletes the files that crashes left: of final tasks, more than a day old, and not their output;
 // and segments without any. Looks at each slot of segments once, at no more than some hours of them
 // a call, and ends early when `stopping` says so, which is asked at each file: the next run, of any
-// worker, goes on with that slot. So does what fails, but not for ever. The number of files.
+// worker, goes on with that slot. The number of files.
 // Blocks.
 std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,
