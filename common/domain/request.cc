@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
 
 #include "common/base/ascii.h"
@@ -440,10 +439,13 @@ Result<GenerationRequest, RequestFault> read(std::string_view body, const Reques
     return RequestFault{std::move(*refused), ""};
   }
   // Its encoding is judged already, once and at a fraction of what the parser takes for it.
-  constexpr unsigned kFlags =
-      rapidjson::kParseIterativeFlag | rapidjson::kParseNumbersAsStringsFlag;
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseInsituFlag |
+                              rapidjson::kParseNumbersAsStringsFlag;
   RequestReader handler(rules);
-  rapidjson::MemoryStream stream(body.data(), body.size());
+  // Read where it lies: a third of the work for each letter of a stream that is copied elsewhere.
+  // There is no other NUL than the one behind it.
+  std::string text(body);
+  rapidjson::InsituStringStream stream(text.data());
   rapidjson::Reader reader;
   const auto parsed = reader.Parse<kFlags>(stream, handler);
   if (parsed.IsError() && parsed.Code() != rapidjson::kParseErrorTermination) {
