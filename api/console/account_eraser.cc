@@ -25,6 +25,7 @@ void tell(const store::Fault& fault) {
 
 bool wipe_ended_accounts(store::AccountEnds& ends,
                          store::TaskStore& tasks,
+                         Canceled& canceled,
                          const std::stop_token& stop) {
   auto users = ends.open();
   if (!users) {
@@ -34,7 +35,6 @@ bool wipe_ended_accounts(store::AccountEnds& ends,
   struct Ending {
     UserId user;
     bool cancels = true;
-    std::uint64_t to = 0;
   };
   std::vector<Ending> turn;
   for (const UserId user : *users) {
@@ -49,11 +49,14 @@ bool wipe_ended_accounts(store::AccountEnds& ends,
         return false;
       }
       if (ending.cancels) {
-        const auto more = ends.cancel_tasks(tasks, ending.user, ending.to, stop);
+        const auto more = ends.cancel_tasks(tasks, ending.user, canceled[ending.user], stop);
         if (!more) {
           tell(more.error());
         }
         ending.cancels = more && *more;
+        if (!ending.cancels) {
+          canceled.erase(ending.user);  // What somebody held is looked for anew.
+        }
       }
       if (ending.cancels) {
         next.push_back(ending);
@@ -81,8 +84,9 @@ void AccountEraser::run(const std::stop_token& stop, const DatabaseUrl& url) {
   store::Session session(url);
   store::AccountEnds ends(session);
   store::TaskStore tasks(url);
+  Canceled canceled;
   for (auto pause = kEvery; !stopped_within(stop, pause);) {
-    pause = wipe_ended_accounts(ends, tasks, stop) ? kEvery : kWhileSome;
+    pause = wipe_ended_accounts(ends, tasks, canceled, stop) ? kEvery : kWhileSome;
   }
 }
 

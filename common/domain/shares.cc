@@ -130,10 +130,9 @@ std::optional<Known> known_of(const ReleaseWindow& window, Route route) {
   if (its != window.routes.end()) {
     out.express_wait = its->express;
     out.bulk_wait = its->bulk;
-    // What others take is nothing to a route that is not behind them: one that is behind half of
-    // all may be behind all of a lane.
+    // What others take is nothing to a route that is not behind them.
     const bool is_apart =
-        4 * (out.express_wait + out.bulk_wait) <
+        2 * (out.express_wait + out.bulk_wait) <
         static_cast<double>(window.express_wait) + static_cast<double>(window.bulk_wait);
     if (its->pace == 0 && (its->takes > 0 || is_apart)) {
       // What one call took, for which nobody waits, has nobody refused; nor has what others take.

@@ -186,9 +186,11 @@ Result<Wiping, Fault> AccountEnds::wipe(UserId user) {
       return Wiping::kDone;
     }
     // Of late: what cannot be removed may lie there for ever, and is nobody's reason to wait.
-    Rows backlog = session_.query(Sql("SELECT 1 FROM deletions WHERE "
-                                      "deleted_at>UTC_TIMESTAMP(6)-INTERVAL 10 MINUTE LIMIT ")
-                                  << kWipeBacklog << ",1");
+    Rows backlog =
+        session_.query(Sql("SELECT 1 FROM deletions d STRAIGHT_JOIN tasks t FORCE INDEX "
+                           "(PRIMARY) ON t.id=d.task_id WHERE t.deleted_at IS NOT NULL AND "
+                           "d.deleted_at>UTC_TIMESTAMP(6)-INTERVAL 10 MINUTE LIMIT ")
+                       << kWipeBacklog << ",1");
     if (backlog.next()) {
       return Wiping::kLater;
     }

@@ -259,8 +259,9 @@ class TaskStore {
   // The deleted tasks after `after`, by id and up to `limit`, whose files may still be there; an
   // empty key: it never had one.
   Result<std::vector<TaskOutput>, StoreFault> deletions(TaskId after, std::size_t limit);
-  // Notes those whose files could not be removed; once more does no harm.
-  Result<Done, StoreFault> note_deletions(std::span<const TaskId> tasks);
+  // Notes those whose files could not be removed; once more does no harm. False: there are `most`
+  // notes already, or more, and nothing was done.
+  Result<bool, StoreFault> note_deletions(std::span<const TaskId> tasks, std::size_t most);
   // Their files are gone.
   Result<Done, StoreFault> deletions_done(std::span<const TaskId> tasks);
 

@@ -84,7 +84,8 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
     // That range is by the clock of whoever made the ids.
     Rows rows = session_.query(
         Sql("SELECT id, output_key, created_at<")
-        << old << ", output_deleted_at IS NULL FROM tasks FORCE INDEX (PRIMARY) "
+        << old
+        << ", output_deleted_at IS NULL, deleted_at IS NULL FROM tasks FORCE INDEX (PRIMARY) "
         << "WHERE id>" << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
     out.done_to = from;
     std::vector<TaskId> looked_at;
@@ -93,7 +94,7 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
       looked_at.push_back(out.last);
       if (rows.i64(3) == 0) {
         ++out.kept;
-      } else if (!rows.is_null(2)) {
+      } else if (!rows.is_null(2) && rows.i64(5) != 0) {  // Else it has its note already.
         files.push_back({.task = out.last, .key = rows.text(2)});
         if (rows.i64(4) != 0) {
           unsaid.insert(out.last);
@@ -229,14 +230,20 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, s
   });
 }
 
-Result<Done, StoreFault> TaskStore::note_deletions(std::span<const TaskId> tasks) {
-  return guarded<Done>("note_deletions", [&] {
+Result<bool, StoreFault> TaskStore::note_deletions(std::span<const TaskId> tasks,
+                                                   std::size_t most) {
+  return guarded<bool>("note_deletions", [&] {
+    Rows rows = session_.query(Sql("SELECT COUNT(*) FROM (SELECT task_id FROM deletions LIMIT ")
+                               << most << ") d");
+    if (!rows.next() || rows.u64(1) >= most) {
+      return tasks.empty();
+    }
     if (!tasks.empty()) {
       Sql notes("INSERT IGNORE INTO deletions (task_id, deleted_at) VALUES ");
       session_.execute(
           list(notes, tasks, [&](TaskId task) { notes << "(" << task << ",UTC_TIMESTAMP(6))"; }));
     }
-    return Done{};
+    return true;
   });
 }
 

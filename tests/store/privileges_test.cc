@@ -674,7 +674,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
   ASSERT_TRUE(old);
   EXPECT_TRUE(tasks.old_outputs_deleted(old->last));
   ASSERT_FALSE(old->files.empty());
-  EXPECT_TRUE(tasks.note_deletions(std::vector{old->files.front().task}));
+  EXPECT_TRUE(tasks.note_deletions(std::vector{old->files.front().task}, 100));
   EXPECT_TRUE(tasks.deletions_done(std::vector{old->files.front().task}));
   EXPECT_TRUE(tasks.doubtful_outputs(TaskId(), old->last, 10));
   EXPECT_TRUE(tasks.now());

@@ -242,6 +242,20 @@ TEST_F(Retention, AnInterruptedRunGoesOn) {
   EXPECT_EQ(find(tasks[4], user_)->output_deleted_at, marked);
 }
 
+// They lie in one segment, and more than one batch of them.
+TEST_F(Retention, ThoseThatLieTogetherEndNoRun) {
+  TaskId last;
+  for (int i = 0; i < 105; ++i) {
+    last = finished(days(40) - std::chrono::seconds(i));
+  }
+  StuckStore stuck(find(last, user_)->output_key);
+  EXPECT_EQ(delete_old(stuck), 1U);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 104);
+  EXPECT_FALSE(must(store_.note_deletions(std::vector{last}, 104)));
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 104);
+  EXPECT_TRUE(must(store_.note_deletions(std::vector{last}, 105)));
+}
+
 // For good nothing newer was deleted: each run began with it, and ended there.
 TEST_F(Retention, OneThatCannotBeRemovedKeepsNoOther) {
   const TaskId stuck = finished(days(60)), beside = finished(days(60)), next = finished(days(50)),

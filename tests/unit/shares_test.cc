@@ -473,21 +473,6 @@ TEST_F(RoutesTest, WhoIsFreeIsNotJudgedByWhatOthersTake) {
   EXPECT_TRUE(refused_for({}, with_lines(), kFree, 900s, 0.0));
 }
 
-// It is behind nearly all that go by its lane, though before many of the other one.
-TEST_F(RoutesTest, WhoIsBehindOneLaneIsNotApart) {
-  window_ = {
-      .size = 100, .pace = 1000, .takes = 200, .express_wait = 600, .bulk_wait = 600, .needs = 250};
-  window_.routes = {{.route = kFree, .express = 0, .bulk = 570}};
-  EXPECT_TRUE(refused_for({.released = kExpressMax}, window_, kFree, 900s, 0.0));
-  window_.routes.front().bulk = 290;
-  EXPECT_EQ(refused_for({.released = kExpressMax}, window_, kFree, 900s, 0.0), std::nullopt);
-  // All that goes express waits for a place, and is little beside what waits for others.
-  window_.express_wait = window_.routes.front().express = 41;
-  window_.bulk_wait = 142;
-  window_.routes.front().bulk = 0;
-  EXPECT_EQ(refused_for({}, window_, kFree, 900s, 0.0), std::nullopt);
-}
-
 // Of what crowds have as much waits for that provider as of what workers have: else one task there
 // would have all that is parked wait for it.
 TEST_F(RoutesTest, WhatIsParkedGoesNoFasterThanItsProvider) {

@@ -22,9 +22,10 @@ prometheus::Counter& erased =
                      "Tasks whose files are gone: deleted by their owners, or not removed at first "
                      "after their retention");
 prometheus::Counter& removals_failed = metrics::counter(
-    "deletions_failed_total", "Tries to remove the file of a deleted task that failed");
+    "deletions_failed_total",
+    "Tries to remove the file of a deleted task, or one past its retention, that failed");
 prometheus::Gauge& resting =
-    metrics::gauge("deletions_postponed", "Deleted tasks whose files this worker could not remove");
+    metrics::gauge("deletions_postponed", "Tasks whose files this worker could not remove");
 
 constexpr std::chrono::seconds kEraseEvery{5};
 constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
@@ -34,9 +35,8 @@ constexpr std::chrono::seconds kPauseMax{40};
 void tell(const store::TaskOutput& output, const std::string& why) {
   static Occasionally line;
   if (line.due()) {
-    log::error("the file of a deleted task cannot be removed",
-               about(output.task, output.trail),
-               {{"why", why}});
+    log::error(
+        "a file that is to go cannot be removed", about(output.task, output.trail), {{"why", why}});
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/blob/blob_errors.h"
 #include "common/blob/blob_key.h"
 #include "common/store/service_minutes.h"
+#include "worker/upkeep/eraser.h"
 #include "worker/upkeep/share_out.h"
 
 namespace audiogen::worker {
@@ -38,10 +39,12 @@ constexpr std::size_t kPurgeBatch = 500;
 // Files of polled providers last no longer.
 constexpr std::chrono::hours kTicketsKept{1};
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
-// Where nothing can be removed a run ends after so many batches, or with the first after so long:
-// each of them is noted.
-constexpr std::size_t kInVainMax = 100;
+// A run that has met a batch of which nothing could be removed ends after so long.
 constexpr auto kInVainFor = std::chrono::minutes(1);
+// Of what cannot be removed: fewer than an eraser remembers, so that what owners delete never waits
+// for them. With as many the store is what is wrong, and nothing is said to be done any more.
+constexpr std::size_t kNotedMax = 8'000;
+static_assert(kNotedMax < Postponed::kMost);
 constexpr auto kOrphanAge = std::chrono::hours(24);
 constexpr std::size_t kSlotsARun = 32;  // 9 h of segments.
 constexpr std::size_t kDoubtfulBatch = 10'000;
@@ -308,7 +311,7 @@ std::size_t delete_old_outputs(store::TaskStore& store,
   }
   const Instant until = **oldest + kDeletedARun;
   TaskId after;
-  std::size_t in_vain = 0;  // Batches of which nothing could be removed.
+  bool in_vain = false;  // Of a batch nothing could be removed.
   // Behind a task that somebody holds the files go, but what is marked as done ends before it.
   bool marks = true;
   for (;;) {
@@ -337,7 +340,8 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     }
     outputs_kept.Increment(static_cast<double>(old->kept));
     // One that nobody can remove keeps no other: the eraser goes on with it.
-    if (!store.note_deletions(*failed)) {
+    const auto noted = store.note_deletions(*failed, kNotedMax);
+    if (!noted || !*noted) {
       return count;
     }
     if (marks && !store.old_outputs_deleted(old->done_to)) {
@@ -345,9 +349,9 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     }
     marks = marks && old->done_to == old->last;
     // The store may be away, or these lie together and share what is wrong with them.
-    in_vain += keys.empty() && !failed->empty() ? 1U : 0U;
-    if (old->looked_at < kDeleteBatch || in_vain >= kInVainMax ||
-        (in_vain > 0 && std::chrono::steady_clock::now() - began > kInVainFor)) {
+    in_vain = in_vain || (keys.empty() && !failed->empty());
+    if (old->looked_at < kDeleteBatch ||
+        (in_vain && std::chrono::steady_clock::now() - began > kInVainFor)) {
       return count;
     }
     after = old->last;
