@@ -1,5 +1,6 @@
 #include "api/console/account_eraser.h"
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -36,6 +37,10 @@ bool wipe_ended_accounts(store::AccountEnds& ends,
     UserId user;
     bool cancels = true;
   };
+  // Others may have wiped them since; of very many not all are told.
+  std::erase_if(canceled, [&](const auto& one) {
+    return std::find(users->begin(), users->end(), one.first) == users->end();
+  });
   std::vector<Ending> turn;
   for (const UserId user : *users) {
     turn.push_back({.user = user});

@@ -20,8 +20,8 @@ namespace audiogen::store {
 
 // What one step looks at or changes, at most.
 inline constexpr std::uint64_t kWipeRows = 200;  // Of the ledger: some 100 tasks.
-// A step waits while the files of so many deleted tasks, of all users together, are still there: an
-// account with very many keeps nobody's deletion from its minute.
+// A step waits while the files of so many tasks deleted of late, of all users together, are still
+// there: an account with very many keeps nobody's deletion from its minute.
 inline constexpr std::uint64_t kWipeBacklog = 1'000;
 
 enum class Wiping : std::uint8_t {

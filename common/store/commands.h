@@ -296,6 +296,10 @@ struct Cancellation {
   Trail trail{};    // For kCanceled.
 };
 
+// Whose file is noted as one that may still be there: of a task that its owner deleted, or of one
+// past its retention whose file could not be removed.
+enum class Noted : std::uint8_t { kDeleted, kOld };
+
 // A final task of which more files may lie about than its own.
 struct TaskOutput {
   TaskId task{};

@@ -256,11 +256,11 @@ class TaskStore {
   // have left no file but its output. Of the first `limit` tasks of any kind with from <= id <= to.
   Result<DoubtfulOutputs, StoreFault> doubtful_outputs(TaskId from, TaskId to, std::size_t limit);
 
-  // The deleted tasks after `after`, by id and up to `limit`, whose files may still be there; an
-  // empty key: it never had one.
-  Result<std::vector<TaskOutput>, StoreFault> deletions(TaskId after, std::size_t limit);
-  // Notes those whose files could not be removed; once more does no harm. False: there are `most`
-  // notes already, or more, and nothing was done.
+  // Of the tasks that are noted so, those after `after`, by id and up to `limit`; an empty key: it
+  // never had a file.
+  Result<std::vector<TaskOutput>, StoreFault> deletions(Noted why, TaskId after, std::size_t limit);
+  // Notes old ones whose files could not be removed; once more does no harm. False: there are
+  // `most` notes of such already, and nothing was done.
   Result<bool, StoreFault> note_deletions(std::span<const TaskId> tasks, std::size_t most);
   // Their files are gone.
   Result<Done, StoreFault> deletions_done(std::span<const TaskId> tasks);

@@ -213,14 +213,17 @@ Result<DoubtfulOutputs, StoreFault> TaskStore::doubtful_outputs(TaskId from,
   });
 }
 
-Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, std::size_t limit) {
+Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(Noted why,
+                                                                 TaskId after,
+                                                                 std::size_t limit) {
   return guarded<std::vector<TaskOutput>>("deletions", [&] {
     std::vector<TaskOutput> out;
     Rows rows =
         session_.query(Sql("SELECT d.task_id, t.output_key, t.request_id, t.trace FROM deletions d "
                            "FORCE INDEX (PRIMARY) STRAIGHT_JOIN "
                            "tasks t FORCE INDEX (PRIMARY) ON t.id=d.task_id WHERE d.task_id>")
-                       << after << " ORDER BY d.task_id LIMIT " << limit);
+                       << after << " AND (t.deleted_at IS NULL)=" << (why == Noted::kOld ? 1 : 0)
+                       << " ORDER BY d.task_id LIMIT " << limit);
     while (rows.next()) {
       out.push_back({.task = rows.id<TaskId>(1),
                      .key = rows.is_null(2) ? "" : rows.text(2),
@@ -233,12 +236,19 @@ Result<std::vector<TaskOutput>, StoreFault> TaskStore::deletions(TaskId after, s
 Result<bool, StoreFault> TaskStore::note_deletions(std::span<const TaskId> tasks,
                                                    std::size_t most) {
   return guarded<bool>("note_deletions", [&] {
-    Rows rows = session_.query(Sql("SELECT COUNT(*) FROM (SELECT task_id FROM deletions LIMIT ")
-                               << most << ") d");
-    if (!rows.next() || rows.u64(1) >= most) {
-      return tasks.empty();
+    if (tasks.empty()) {
+      return true;
     }
-    if (!tasks.empty()) {
+    Sql has(
+        "SELECT COUNT(*), (SELECT COUNT(*) FROM (SELECT d.task_id FROM deletions d STRAIGHT_JOIN "
+        "tasks t FORCE INDEX (PRIMARY) ON t.id=d.task_id WHERE t.deleted_at IS NULL LIMIT ");
+    has << most << ") o) FROM deletions WHERE task_id IN (";
+    Rows rows = session_.query(list(has, tasks, [&](TaskId task) { has << task; }) << ")");
+    AG_CHECK(rows.next());
+    if (rows.u64(1) < tasks.size()) {
+      if (rows.u64(2) >= most) {
+        return false;
+      }
       Sql notes("INSERT IGNORE INTO deletions (task_id, deleted_at) VALUES ");
       session_.execute(
           list(notes, tasks, [&](TaskId task) { notes << "(" << task << ",UTC_TIMESTAMP(6))"; }));

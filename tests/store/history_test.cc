@@ -247,7 +247,7 @@ TEST_F(HistoryTest, WhatIsDeletedLosesWhatWasAskedForAndKeepsItsPrice) {
   // Once more changes nothing, not even when.
   EXPECT_EQ(erase(user, done), Erasure::kErased);
   EXPECT_EQ(find(done, user)->output_deleted_at, after->output_deleted_at);
-  EXPECT_THAT(must(store_.deletions({}, 10)), SizeIs(2));
+  EXPECT_THAT(must(store_.deletions(Noted::kDeleted, {}, 10)), SizeIs(2));
 }
 
 TEST_F(HistoryTest, ADeletionWaitsForNobody) {

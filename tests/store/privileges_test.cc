@@ -652,7 +652,7 @@ TEST_F(Privileges, EveryOperationOfTheTaskStoreWorks) {
       user->id, {.from = reading.now() - 1h, .to = reading.now() + 1h}, UsageGroup::kKey);
   ASSERT_TRUE(used) << used.error().detail;
   EXPECT_EQ(used->totals.succeeded, 2U);
-  const auto deletions = tasks.deletions({}, 10);
+  const auto deletions = tasks.deletions(Noted::kDeleted, {}, 10);
   ASSERT_TRUE(deletions);
   ASSERT_EQ(deletions->size(), 1U);
   EXPECT_TRUE(tasks.deletions_done(std::span(&deletions->front().task, 1)));

@@ -252,7 +252,9 @@ TEST_F(Retention, ThoseThatLieTogetherEndNoRun) {
   EXPECT_EQ(delete_old(stuck), 1U);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 104);
   EXPECT_FALSE(must(store_.note_deletions(std::vector{last}, 104)));
-  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 104);
+  const auto noted = must(store_.deletions(Noted::kOld, {}, 1'000));
+  ASSERT_EQ(noted.size(), 104U);
+  EXPECT_TRUE(must(store_.note_deletions(std::vector{noted.back().task}, 104))) << "once more";
   EXPECT_TRUE(must(store_.note_deletions(std::vector{last}, 105)));
 }
 
@@ -709,7 +711,7 @@ class Deletions : public Retention {
     EXPECT_TRUE(history_.erase(user_, task));
     return find(task, user_)->output_key;
   }
-  std::size_t noted() { return must(store_.deletions({}, 1'000)).size(); }
+  std::size_t noted() { return must(store_.deletions(Noted::kDeleted, {}, 1'000)).size(); }
   // As a worker does that has just started.
   std::size_t erase(BlobStore& blobs) {
     worker::Postponed none;
@@ -903,6 +905,18 @@ TEST_F(Deletions, RetentionAndTheyDoNotMind) {
   EXPECT_TRUE(history_.erase(user_, old));
   EXPECT_EQ(find(old, user_)->output_deleted_at, gone) << "it was gone then";
   EXPECT_EQ(erase(*blobs_), 1U);
+}
+
+// It is the eraser's: its file may be long gone, and a store that is away would be told of it
+// again.
+TEST_F(Deletions, RetentionLeavesThemToTheEraser) {
+  const TaskId old = finished(days(40));
+  ASSERT_TRUE(history_.erase(user_, old));
+  EXPECT_EQ(erase(*blobs_), 1U);
+  StubbornStore away(*blobs_, find(old, user_)->output_key);
+  EXPECT_EQ(delete_old(away), 0U);
+  EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 0);
+  EXPECT_EQ(must(take_old(10)).looked_at, 0U) << "and it is done";
 }
 
 class Orphans : public Retention {

@@ -28,7 +28,8 @@ prometheus::Gauge& resting =
     metrics::gauge("deletions_postponed", "Tasks whose files this worker could not remove");
 
 constexpr std::chrono::seconds kEraseEvery{5};
-constexpr std::size_t kBatch = 200;  // Files; what an interrupted run repeats.
+constexpr std::size_t kBatch = 200;    // Files; what an interrupted run repeats.
+constexpr std::size_t kOldBatch = 32;  // Of those that nobody waits for.
 // Once whatever was in the way is gone, so are the files within a minute (rule L4 of the audit).
 constexpr std::chrono::seconds kPauseMax{40};
 
@@ -126,18 +127,26 @@ void Postponed::forget_seen_to(Clock::time_point now) {
   std::erase_if(notes_, [&](const auto& note) { return note.second.next <= now; });
 }
 
-std::size_t erase_deleted(store::TaskStore& store,
-                          BlobStore& blobs,
-                          Postponed& postponed,
-                          Postponed::Clock::time_point now,
-                          const std::stop_token& stop) {
-  std::size_t count = 0;
+namespace {
+
+// Goes through those that are noted so, and adds the number of those whose files are gone to
+// `count`. Of old ones it ends with the first batch of which some cannot be removed: nobody waits
+// for them, and a store may take its time for each. False: it is to stop, or the database is away.
+bool erase_noted(store::Noted why,
+                 store::TaskStore& store,
+                 BlobStore& blobs,
+                 Postponed& postponed,
+                 Postponed::Clock::time_point now,
+                 const std::stop_token& stop,
+                 std::size_t& count) {
+  const bool old = why == store::Noted::kOld;
+  const std::size_t batch = old ? kOldBatch : kBatch;
   for (TaskId after;;) {
-    auto tasks = store.deletions(after, kBatch);
+    auto tasks = store.deletions(why, after, batch);
     if (!tasks) {
-      return count;
+      return false;
     }
-    const bool last = tasks->size() < kBatch;
+    const bool last = tasks->size() < batch;
     if (!last) {
       after = tasks->back().task;
     }
@@ -146,19 +155,36 @@ std::size_t erase_deleted(store::TaskStore& store,
     const std::vector<TaskId> done = remove_files(blobs, *tasks, postponed, now, stop);
     AG_CRASH_POINT("erase.removed");
     if (!store.deletions_done(done)) {
-      return count;
+      return false;
     }
     count += done.size();
     erased.Increment(static_cast<double>(done.size()));
     if (stop.stop_requested()) {
-      return count;
+      return false;
     }
-    removals_failed.Increment(static_cast<double>(tasks->size() - done.size()));
-    if (last) {
-      postponed.forget_seen_to(now);
-      return count;
+    const std::size_t failed = tasks->size() - done.size();
+    removals_failed.Increment(static_cast<double>(failed));
+    if (last || (old && failed > 0)) {
+      return true;
     }
   }
+}
+
+}  // namespace
+
+std::size_t erase_deleted(store::TaskStore& store,
+                          BlobStore& blobs,
+                          Postponed& postponed,
+                          Postponed::Clock::time_point now,
+                          const std::stop_token& stop) {
+  std::size_t count = 0;
+  const auto erase = [&](store::Noted why) {
+    return erase_noted(why, store, blobs, postponed, now, stop, count);
+  };
+  if (erase(store::Noted::kDeleted) && erase(store::Noted::kOld)) {
+    postponed.forget_seen_to(now);
+  }
+  return count;
 }
 
 Eraser::Eraser(const Config& config, BlobStore& blobs)

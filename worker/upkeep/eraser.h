@@ -43,10 +43,10 @@ class Postponed {
   std::unordered_map<TaskId, Note> notes_;
 };
 
-// Removes the files of all deleted tasks that are noted, and then their notes. What cannot be
-// removed keeps its note and is postponed, and nobody else's waits for it. Interrupted anywhere,
-// the next run goes on. Whoever reads such a file meanwhile may be left with a piece of it: it is
-// the owner's wish. After `stop` none is begun. The number of tasks. Blocks.
+// Removes the files of all tasks that are noted, and then their notes: what owners deleted first.
+// What cannot be removed keeps its note and is postponed, and nobody else's waits for it.
+// Interrupted anywhere, the next run goes on. Whoever reads such a file meanwhile may be left with
+// a piece of it: it is the owner's wish. After `stop` none is begun. The number of tasks. Blocks.
 std::size_t erase_deleted(store::TaskStore& store,
                           BlobStore& blobs,
                           Postponed& postponed,

@@ -41,8 +41,8 @@ constexpr std::chrono::hours kTicketsKept{1};
 constexpr std::size_t kDeleteBatch = 100;  // Files; what an interrupted run repeats.
 // A run that has met a batch of which nothing could be removed ends after so long.
 constexpr auto kInVainFor = std::chrono::minutes(1);
-// Of what cannot be removed: fewer than an eraser remembers, so that what owners delete never waits
-// for them. With as many the store is what is wrong, and nothing is said to be done any more.
+// Of what cannot be removed: fewer than an eraser remembers. With as many the store is what is
+// wrong, and nothing is said to be done any more.
 constexpr std::size_t kNotedMax = 8'000;
 static_assert(kNotedMax < Postponed::kMost);
 constexpr auto kOrphanAge = std::chrono::hours(24);
@@ -342,6 +342,10 @@ std::size_t delete_old_outputs(store::TaskStore& store,
     // One that nobody can remove keeps no other: the eraser goes on with it.
     const auto noted = store.note_deletions(*failed, kNotedMax);
     if (!noted || !*noted) {
+      static Occasionally many;
+      if (noted && many.due()) {
+        log::error("old files stay: of too many others the removal fails");
+      }
       return count;
     }
     if (marks && !store.old_outputs_deleted(old->done_to)) {

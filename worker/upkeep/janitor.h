@@ -44,7 +44,7 @@ std::size_t purge_minutes(store::TaskStore& store, const Rest& rest);
 // oldest on, as many at once as the store is written to best; the tasks stay and say so from before
 // their file goes. Interrupted anywhere, or by `stop`, the next run goes on. A file that
 // cannot be removed is noted for the eraser, of very many no more than that remembers; where
-// none of a batch can be, it ends within a minute. The
+// none of a batch can be, it ends once it has lasted a minute. The
 // number of files. Blocks.
 std::size_t delete_old_outputs(store::TaskStore& store,
                                BlobStore& blobs,
