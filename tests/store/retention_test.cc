@@ -258,6 +258,29 @@ TEST_F(Retention, ThoseThatLieTogetherEndNoRun) {
   EXPECT_TRUE(must(store_.note_deletions(std::vector{last}, 105)));
 }
 
+// A pass ends with the first of them that fail, and so they rest for less time than it takes to
+// come to all. What is removed last is tried, too.
+TEST_F(Retention, ThoseThatFailKeepNoOtherFromItsTry) {
+  constexpr int kOthers = 300, kATry = 32, kPasses = (kOthers / kATry) + 2;
+  std::vector<TaskId> tasks;
+  for (int i = 0; i <= kOthers; ++i) {
+    tasks.push_back(finished(days(40) - std::chrono::seconds(i)));
+  }
+  ASSERT_TRUE(must(store_.note_deletions(tasks, 1'000)));
+  StuckStore stuck(find(tasks.back(), user_)->output_key);
+  worker::Postponed postponed;
+  auto now = worker::Postponed::Clock::now();
+  std::size_t gone = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    gone += worker::erase_deleted(store_, stuck, postponed, now, {});
+    now += std::chrono::seconds(5);
+    if (pass == 0) {
+      EXPECT_EQ(postponed.size(), std::size_t{kATry}) << "a pass tries no more";
+    }
+  }
+  EXPECT_EQ(gone, 1U);
+}
+
 // For good nothing newer was deleted: each run began with it, and ended there.
 TEST_F(Retention, OneThatCannotBeRemovedKeepsNoOther) {
   const TaskId stuck = finished(days(60)), beside = finished(days(60)), next = finished(days(50)),

@@ -76,9 +76,7 @@ class Intake {
   std::size_t room_told() const;
 
   // How many workers are not asked to drain: what waits for a provider each of them has after a
-  // while, and they go on with it together. Fewer are believed only once they were told for as long
-  // as one may be silent: after an outage of the database each is the first to tell. Thread-safe,
-  // never blocks.
+  // while, and they go on with it together (WorkersTold). Thread-safe, never blocks.
   void set_workers(std::uint64_t count);
 
   // What waits here for providers, and how fast that goes, by route. Nothing until any of it was

@@ -134,8 +134,8 @@ class ProviderQueues {
   // How many would have their turns at this provider before `task`, as far as this worker is to
   // serve them: what waits for long each of so many `workers` has, so of what waits here its part
   // is as large as was heard of here first, and one of so many at the least. One that waits,
-  // wherever, has its turn by when it came; one that was `tried` has
-  // them among those that were.
+  // wherever, has its turn by when it came; one that was `tried` has them among
+  // those that were.
   std::size_t line(
       TaskId task, Lane lane, Position provider, std::uint64_t workers, bool tried) const;
 

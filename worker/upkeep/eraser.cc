@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
@@ -141,7 +142,7 @@ bool erase_noted(store::Noted why,
                  std::size_t& count) {
   const bool old = why == store::Noted::kOld;
   const std::size_t batch = old ? kOldBatch : kBatch;
-  for (TaskId after;;) {
+  for (TaskId after = old ? std::exchange(postponed.old_after, {}) : TaskId();;) {
     auto tasks = store.deletions(why, after, batch);
     if (!tasks) {
       return false;
@@ -164,7 +165,11 @@ bool erase_noted(store::Noted why,
     }
     const std::size_t failed = tasks->size() - done.size();
     removals_failed.Increment(static_cast<double>(failed));
-    if (last || (old && failed > 0)) {
+    if (last) {
+      return true;
+    }
+    if (old && failed > 0) {
+      postponed.old_after = after;
       return true;
     }
   }

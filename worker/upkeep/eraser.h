@@ -1,6 +1,6 @@
 // Removes the files of what its owners have deleted, seconds after, and goes on with those past
-// their retention that the janitor could not remove. On a thread of its own: no
-// slower chore may keep it from its minute. Any number of workers may do it at once.
+// their retention that the janitor could not remove. On a thread of its own: no slower chore may
+// keep it from its minute. Any number of workers may do it at once.
 #pragma once
 
 #include <chrono>
@@ -34,6 +34,10 @@ class Postponed {
   // or by another.
   void forget_seen_to(Clock::time_point now);
   std::size_t size() const { return notes_.size(); }
+
+  // Behind which the next pass goes on with those past their retention, so that as many as can be
+  // tried at a time, and fail, keep none from its try; none: at the first.
+  TaskId old_after{};
 
  private:
   struct Note {
