@@ -80,6 +80,13 @@ class Waiting {
     std::erase_if(tried_, which);
   }
 
+  // The same of those that a message brought.
+  template <class Which>
+  void erase_deliveries(const Which& which) {
+    std::erase_if(bulk_, which);
+    std::erase_if(express_, which);
+  }
+
   // Takes the one whose turn it is, of those for whose lanes there is room, when `reserve(lane)`
   // has got it a place; else nobody has had a turn.
   template <class Reserve>

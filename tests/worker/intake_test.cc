@@ -98,14 +98,18 @@ class IntakeTest : public testing::Test {
     }
   }
   // As the broker brings them.
-  void deliver(const std::vector<Hint>& hints) {
+  void deliver(const std::vector<Hint>& hints, std::uint64_t connection = 1) {
     std::vector<queue::Delivery> all;
     for (const Hint& hint : hints) {
-      all.push_back({.hint = hint, .connection = 1, .tag = ++tag_});
+      all.push_back({.hint = hint, .connection = connection, .tag = ++tag_});
     }
     intake_.deliver(std::move(all));
   }
   std::size_t acked() const {
+    const MutexLock lock(mutex_);
+    return acked_.size();
+  }
+  std::vector<std::uint64_t> acked_connections() const {
     const MutexLock lock(mutex_);
     return acked_;
   }
@@ -127,11 +131,12 @@ class IntakeTest : public testing::Test {
   store::TaskStore store_{db_.url()};
   std::uint64_t tag_ = 0;
   mutable Mutex mutex_;
-  std::size_t acked_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::uint64_t> acked_ GUARDED_BY(mutex_);  // By which connection each had come.
   std::vector<JobPtr> begun_ GUARDED_BY(mutex_);
   // The claims' thread stands still where a job begins.
   std::atomic<bool> stops_at_begin_{false};
   std::counting_semaphore<> goes_on_{0};
+  std::atomic<bool> may_claim_{true};
   std::vector<FakeProvider*> fakes_;
   Accounts accounts_;
   CurrentChain chains_{chain_of({speaks(kFull), speaks(kFree)})};
@@ -145,10 +150,10 @@ class IntakeTest : public testing::Test {
                  roster_,
                  suspects_,
                  scheduler_,
-                 [] { return true; },
-                 [this](const queue::Delivery&) {
+                 [this] { return may_claim_.load(); },
+                 [this](const queue::Delivery& delivery) {
                    const MutexLock lock(mutex_);
-                   ++acked_;
+                   acked_.push_back(delivery.connection);
                  },
                  [this](const JobPtr& job) {
                    {
@@ -203,6 +208,20 @@ TEST_F(IntakeTest, WhatWaitsAndIsHintedAgainIsDoneWith) {
   EXPECT_FALSE(intake_.has_hint(full[0])) << "it is under way";
   EXPECT_TRUE(eventually(60s, [&] { return intake_.room().bulk >= kOpenings; }))
       << "of the other one";
+}
+
+// Each time the broker went away its hints stayed here, and came again with it: of a broker that
+// comes and goes a worker without a place kept thousands, each of which took a place later, before
+// what was new.
+TEST_F(IntakeTest, WhatTheBrokerBringsAgainIsHereOnce) {
+  const auto waits = tasks(kFree, 2), next = tasks(kFree, 1);
+  may_claim_ = false;
+  deliver(waits, 1);
+  deliver(waits, 2);
+  deliver(next, 2);
+  may_claim_ = true;
+  EXPECT_TRUE(eventually(60s, [&] { return has_begun(next[0]) && acked() >= 3; }));
+  EXPECT_EQ(acked_connections(), (std::vector<std::uint64_t>{2, 2, 2}));
 }
 
 TEST_F(IntakeTest, WhoServesWhatIsAskedOfEachChainAnew) {

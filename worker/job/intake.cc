@@ -64,6 +64,13 @@ void Intake::deliver(std::vector<queue::Delivery> deliveries) {
   {
     const MutexLock lock(mutex_);
     for (queue::Delivery& delivery : deliveries) {
+      if (delivery.connection > connection_) {
+        // The broker brings again what was not acknowledged, to us or to another.
+        connection_ = delivery.connection;
+        waiting_.erase_deliveries([this](const queue::Delivery& old) {
+          return old.tag != 0 && old.connection < connection_;
+        });
+      }
       // What has waited for its provider for long is hinted again.
       if (!closed_.load() && queues_.has(delivery.hint)) {
         known.push_back(delivery);

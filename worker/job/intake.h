@@ -154,6 +154,7 @@ class Intake {
   std::atomic<bool> closed_{false};
   mutable Mutex mutex_;
   Waiting<queue::Delivery> waiting_ GUARDED_BY(mutex_);  // Not asked for yet.
+  std::uint64_t connection_ GUARDED_BY(mutex_) = 0;      // The newest by which a hint came.
   ProviderQueues queues_ GUARDED_BY(mutex_);             // Of this chain, the so-many-th:
   std::weak_ptr<const Chain> queues_of_ GUARDED_BY(mutex_);
   std::uint64_t chains_seen_ GUARDED_BY(mutex_) = 0;
