@@ -507,6 +507,9 @@ struct Client::Impl {
     }
     ++unread;
     curl_easy_setopt(transfer.easy, CURLOPT_TIMEOUT_MS, 0L);
+    if (transfer.request.on_unread) {
+      transfer.request.on_unread(true);
+    }
   }
 
   // At the first byte of a body, `more` of which have come. Who needs no more than there is does
@@ -525,6 +528,9 @@ struct Client::Impl {
   // Counts what has come of a body, and not what it says will come: who announces much and sends
   // little would keep the room that others could use. False: it waits its turn.
   bool grow(Transfer& transfer, std::size_t size) {
+    if (size <= kAlwaysRead) {
+      return true;
+    }
     const std::size_t more = size - transfer.counted;
     Line& line = lines[transfer.origin];
     if ((!transfer.reading && !line.unread.empty()) || !has_room(transfer, more)) {
@@ -600,6 +606,9 @@ struct Client::Impl {
 
   void go_on_reading(Transfer& transfer) {
     // libcurl's own clock has run on: from here on it is ours.
+    if (transfer.request.on_unread) {
+      transfer.request.on_unread(false);
+    }
     transfer.until = std::chrono::steady_clock::now() + transfer.left;
     if (!transfer.timed) {
       time(transfer);

@@ -50,6 +50,9 @@ struct ClientRequest {
   // Takes the body of a 200 piece by piece, in place of ClientResponse::body, so that the client
   // holds none of it; other answers have no body then. Runs on the client's thread.
   std::function<BodyPart(std::string_view)> take_body{};
+  // Told when its body begins to wait for room (ClientOptions::bodies_max), with true, and when it
+  // is read on: that time is nobody else's. Runs on the client's thread.
+  std::function<void(bool waits)> on_unread{};
 };
 
 struct ClientResponse {
@@ -84,13 +87,16 @@ class ClientCall {
   virtual void go_on() = 0;
 };
 
+inline constexpr std::size_t kAlwaysRead = 4096;
+
 struct ClientOptions {
   // A part of a body is read only when it fits into so many bytes together with what has come of
   // those being read and with those kept (keep()), or is of the only one; the rest wait in the
   // sockets, also half-way, first come, first served, and their total_timeout with them: thousands
   // of calls may be answered at once. Of each origin (scheme, host, port) one goes on whatever is
   // being read, so that all are read in the end, and none waits for the servers of another. Bodies
-  // with a take_body are the taker's affair.
+  // with a take_body are the taker's affair, and the first kAlwaysRead bytes of each neither wait
+  // nor count: what only says how a job stands must not wait behind sounds.
   std::size_t bodies_max = 16U << 20U;
   std::vector<IpNetwork> deny{};  // Never public, whatever the table says.
 };

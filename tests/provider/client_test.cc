@@ -427,11 +427,40 @@ TEST(Client, NobodyIsForgottenHalfway) {
   }
 }
 
+// It only says how a job stands: there is room for it whatever else is kept. Whoever asked is told
+// while a larger one waits.
+TEST(Client, AShortAnswerWaitsForNobody) {
+  ProviderDouble server([](const DoubleCall& call) {
+    return DoubleReply{.body =
+                           std::string(call.target == "/short" ? http::kAlwaysRead : 100'000, 'x')};
+  });
+  http::Client client({.bodies_max = 1});
+  auto kept = client.keep(1);
+  std::vector<bool> told;  // On the client's thread, until the answer is here.
+  std::promise<void> waits;
+  auto large = get(server.url() + "/large");
+  large.on_unread = [&](bool now) {
+    told.push_back(now);
+    if (told.size() == 1) {
+      waits.set_value();
+    }
+  };
+  const Exchange waiting = send(client, std::move(large));
+  ASSERT_EQ(waits.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(fault_text(send(client, get(server.url() + "/short")).wait()), "status 200");
+  EXPECT_EQ(client.in_flight(), 1U);
+  kept.reset();
+  EXPECT_EQ(fault_text(waiting.wait()), "status 200");
+  EXPECT_EQ(told.size() % 2, 0U);
+  EXPECT_TRUE(told.front());
+  EXPECT_FALSE(told.back());
+}
+
 TEST(Client, ABodyThatWaitedHasADeadlineAndCanBeCanceled) {
   ProviderDouble server([](const DoubleCall& call) {
     return call.target == "/slow"
                ? DoubleReply{.body = std::string(100'000, 'x'), .form = Form::kDrip}
-               : DoubleReply{.body = "x"};
+               : DoubleReply{.body = std::string(100'000, 'x')};
   });
   http::Client client({.bodies_max = 1});
   auto kept = client.keep(1);

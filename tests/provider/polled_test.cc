@@ -15,9 +15,11 @@
 
 #include "common/http/redirect.h"
 #include "tests/provider/fixture.h"
+#include "tests/support/wait.h"
 #include "worker/providers/fal.h"
 #include "worker/providers/replicate.h"
 #include "worker/providers/transport/remote_provider.h"
+#include "worker/providers/transport/wire.h"
 
 namespace audiogen::test {
 namespace {
@@ -252,6 +254,13 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(fetched(json(400, R"({"status":"IN_PROGRESS"})")),
             "ask GET https://queue.example/s/r1");
   EXPECT_EQ(fetched(json(503, "<html>")), "ask GET https://queue.example/s/r1");
+  // The app's own failure is the end; of something before it nothing is.
+  EXPECT_EQ(fetched(json(500, R"({"detail":"Internal Server Error"})")), "try_next: HTTP 500");
+  EXPECT_EQ(fetched(json(500, "<html>")), "ask GET https://queue.example/s/r1");
+  http::ClientResponse expired = json(504, "{}");
+  expired.headers.emplace("x-fal-request-timeout-type", "user");
+  EXPECT_EQ(polled(expired), "try_next: HTTP 504");
+  EXPECT_EQ(fetched(expired), "try_next: HTTP 504");
 }
 
 // Models call it what they like.
@@ -498,8 +507,9 @@ TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
           break;
         case 1:
           // Of the provider, of what stands before it, of one that sends us elsewhere.
-          step = talk.say(json(
-              std::array{503, 520, 522, 302}.at(static_cast<std::size_t>(heard / 4) % 4), "busy"));
+          step = talk.say(json(std::array{503, 500, 520, 425, 522, 529, 302, 409}.at(
+                                   static_cast<std::size_t>(heard / 4) % 8),
+                               "busy"));
           break;
         case 2:
           step = talk.say(json(200, "<html>"));
@@ -525,6 +535,28 @@ TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
     ASSERT_THAT(talk.lose(), HasSubstr("ask GET")) << i;
     ASSERT_THAT(talk.say(json(200, ticket())), HasSubstr("ask GET")) << i;
   }
+}
+
+// Where nobody tells us how it stands any more, it goes on for all we know; where we are told that
+// it has ended, nothing does.
+TEST_P(Polled, WhatMayGoOnIsStopped) {
+  const auto after = [](http::ClientResponse answer) {
+    Talk talk(*GetParam());
+    talk.begin();
+    talk.say(json(200, ticket()));
+    const std::string cancel = talk.withdrawal();
+    const std::string step = talk.say(std::move(answer));
+    EXPECT_THAT(step, testing::Not(HasSubstr("ask")));
+    EXPECT_TRUE(talk.withdrawal() == "nothing" || talk.withdrawal() == cancel);
+    return talk.withdrawal() != "nothing";
+  };
+  for (const int status : {400, 401, 402, 403, 405, 410, 422}) {
+    EXPECT_TRUE(after(json(status, "<html>"))) << status;
+    EXPECT_TRUE(after(json(status, R"({"detail":"no"})"))) << status;
+  }
+  EXPECT_FALSE(after(json(404, R"({"detail":"gone"})")));
+  EXPECT_FALSE(after(json(
+      200, is_fal() ? R"({"status":"COMPLETED","error":"failed"})" : R"({"status":"failed"})")));
 }
 
 TEST_P(Polled, SubmissionThatMayHaveArrivedIsUnknown) {
@@ -619,14 +651,27 @@ TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
   };
   http::Client client;
   auto entry = entry_of(*GetParam(), base);
+  entry.timeout = 5s;  // The job is handed over by then.
+  // What is another's by now is left to him, however it ends here.
   auto provider = make_provider(entry, client);
+  ProviderRequest another = request_of();
+  another.is_ours = [] { return false; };
+  another.on_ticket = [](const std::string&) { return true; };
+  another.facts = std::make_shared<CallFacts>();
+  const auto facts = another.facts;
+  EXPECT_EQ(outcome(generate(*provider, std::move(another))), "unknown_outcome");
+  EXPECT_TRUE(facts->goes_on);
+
+  entry.timeout = 120s;
+  provider = make_provider(entry, client);
   auto running = start(*provider);
-  ASSERT_TRUE(server.wait_until([&] { return count("/status") >= 1; }));
+  const std::size_t asked = count("/status");
+  ASSERT_TRUE(server.wait_until([&] { return count("/status") > asked; }));
   running.call->cancel();
   EXPECT_EQ(outcome(wait(running)), "canceled");
   EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 1; }));
 
-  entry.timeout = 5s;  // The job is handed over by then.
+  entry.timeout = 5s;
   provider = make_provider(entry, client);
   EXPECT_EQ(outcome(generate(*provider)), "unknown_outcome");
   EXPECT_TRUE(server.wait_until([&] { return count("/cancel") == 2; }));
@@ -832,13 +877,16 @@ TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   EXPECT_EQ(canary.connections(), 0U);
 }
 
-// Asks once, answers `fault` to whatever comes, and would withdraw.
+// Asks once, answers `fault` to whatever comes, and may have something to withdraw.
 class OneQuestion final : public Dialogue {
  public:
-  OneQuestion(std::string base, Fault fault) : base_(std::move(base)), fault_(fault) {}
+  OneQuestion(std::string base, Fault fault, bool goes_on)
+      : base_(std::move(base)), fault_(fault), goes_on_(goes_on) {}
   Step begin(std::chrono::seconds /*left*/) override { return Ask{to("/job")}; }
   Step heard(Heard /*answer*/) override { return ProviderFault{fault_, "d", std::nullopt}; }
-  std::optional<http::ClientRequest> withdraw() const override { return to("/cancel"); }
+  std::optional<http::ClientRequest> withdraw() const override {
+    return goes_on_ ? std::optional(to("/cancel")) : std::nullopt;
+  }
 
  private:
   http::ClientRequest to(const std::string& path) const {
@@ -848,30 +896,84 @@ class OneQuestion final : public Dialogue {
   }
   const std::string base_;
   const Fault fault_;
+  const bool goes_on_;
 };
 
 constexpr const char* kTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-TEST(RemoteProvider, WithdrawsWhatItLostSightOfAndNothingElse) {
+TEST(RemoteProvider, WithdrawsWhatMayGoOnWhateverEndsTheCall) {
   ProviderDouble server([](const DoubleCall&) { return DoubleReply{}; });
   http::Client client;
-  for (const Fault fault : {Fault::kTryNext, Fault::kUnknownOutcome}) {
+  for (const auto& [fault, goes_on] : {std::pair(Fault::kTryNext, false),
+                                       std::pair(Fault::kTryNext, true),
+                                       std::pair(Fault::kUnknownOutcome, true)}) {
     RemoteOptions options;
-    options.open = [&](const ProviderRequest&) {
-      return std::make_unique<OneQuestion>(server.url(), fault);
+    options.open = [&, fault = fault, goes_on = goes_on](const ProviderRequest&) {
+      return std::make_unique<OneQuestion>(server.url(), fault, goes_on);
     };
     RemoteProvider provider(std::move(options), client);
     ProviderRequest request = request_of();
     request.span = parse_traceparent(kTrace);
     EXPECT_EQ(outcome(generate(provider, std::move(request))), fault_name(fault));
   }
-  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 3; }));
+  ASSERT_TRUE(server.wait_until([&] { return server.call_count() == 5; }));
   std::vector<std::string> targets;
   for (const DoubleCall& call : server.calls()) {
     targets.push_back(call.target);
     EXPECT_EQ(call.header("traceparent"), kTrace) << call.target;
   }
-  EXPECT_THAT(targets, ElementsAre("/job", "/job", "/cancel"));
+  EXPECT_THAT(targets, testing::UnorderedElementsAre("/job", "/job", "/cancel", "/job", "/cancel"));
+}
+
+// A job and its file, of which the first answer is too long to be read whatever else is kept.
+class TwoQuestions final : public Dialogue {
+ public:
+  explicit TwoQuestions(std::string base) : base_(std::move(base)) {}
+  Step begin(std::chrono::seconds /*left*/) override { return Ask{to("/job")}; }
+  Step heard(Heard answer) override {
+    if (!answer) {
+      return wire::fault_of(answer.error());
+    }
+    return std::exchange(taken_, true) ? Step(Audio{}) : Step(Ask{to("/file")});
+  }
+  std::string ticket() const override { return taken_ ? "t" : ""; }
+  std::optional<http::ClientRequest> withdraw() const override { return to("/cancel"); }
+
+ private:
+  http::ClientRequest to(const std::string& path) const {
+    http::ClientRequest out;
+    out.url = base_ + path;
+    return out;
+  }
+  const std::string base_;
+  bool taken_ = false;
+};
+
+// What waits at our door has been made in time: it was withdrawn, thrown away and paid again
+// elsewhere once the blob store was there again.
+TEST(RemoteProvider, AnAnswerThatWaitsForOurRoomIsInTime) {
+  ProviderDouble server(
+      [](const DoubleCall&) { return DoubleReply{.body = std::string(100'000, 'x')}; });
+  http::Client client({.bodies_max = 1});
+  auto kept = client.keep(1);
+  RemoteOptions options;
+  options.timeout = 2s;
+  options.open = [&](const ProviderRequest&) {
+    return std::make_unique<TwoQuestions>(server.url());
+  };
+  RemoteProvider provider(std::move(options), client);
+  ProviderRequest request = request_of();
+  std::atomic<bool> ticket{false};
+  request.on_ticket = [&](const std::string&) { return ticket = true; };
+  request.facts = std::make_shared<CallFacts>();
+  const auto facts = request.facts;
+  auto running = start(provider, std::move(request));
+  ASSERT_TRUE(eventually(kPatience, [&] { return running.call->is_unread(); }));
+  client.after(4s, [&] { kept.reset(); });
+  EXPECT_EQ(outcome(wait(running)), "audio");
+  EXPECT_FALSE(running.call->is_unread());
+  EXPECT_TRUE(ticket);
+  EXPECT_GE(facts->unread, 4s);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds,

@@ -23,7 +23,9 @@ class BulkheadTest : public testing::Test {
                              .request_key = {},
                              .deadline = std::chrono::steady_clock::now() + left,
                              .lifetime = std::chrono::hours(1),
-                             .leaves_at = leaves_at_},
+                             .facts = facts_,
+                             .leaves_at = leaves_at_,
+                             .is_ours = is_ours_},
                             [this, number](const Result<Audio, ProviderFault>& answer) {
                               ended_.push_back(number);
                               canceled_ +=
@@ -35,6 +37,8 @@ class BulkheadTest : public testing::Test {
   const std::shared_ptr<std::atomic<std::chrono::steady_clock::time_point>> leaves_at_ =
       std::make_shared<std::atomic<std::chrono::steady_clock::time_point>>(
           std::chrono::steady_clock::time_point::max());
+  std::shared_ptr<CallFacts> facts_;
+  std::function<bool()> is_ours_;
   std::vector<int> ended_;
   int canceled_ = 0, late_ = 0;
   FakeProvider* fake_;
@@ -124,6 +128,51 @@ TEST_F(BulkheadTest, WhatWouldOutlastWhoAsksIsNotCalled) {
   EXPECT_EQ(fake_->calls.size(), before);
   EXPECT_EQ(canceled_, 1) << "its task is for others at once, and has used up nothing";
   EXPECT_EQ(late_, 0);
+}
+
+// Its worker has stood still, and somebody else may be at it by now, and pay.
+TEST_F(BulkheadTest, WhatIsNobodysAnyMoreIsNotCalled) {
+  bool ours = true;
+  start(0);
+  start(1);
+  is_ours_ = [&] { return ours; };
+  start(2);
+  is_ours_ = nullptr;
+  start(3);
+  ours = false;
+  ended_.clear();
+  fake_->calls[0]->answer(Audio{});
+  EXPECT_EQ(fake_->calls.size(), 3U) << "the one behind it was";
+  EXPECT_EQ(late_, 1);
+  EXPECT_EQ(bulkhead_->waiting(), 0U);
+}
+
+// After an outage of the blob store tasks failed, for want of the time that calls had seemed to
+// take.
+TEST_F(BulkheadTest, NoTimeOfOursIsTakenForTheProviders) {
+  using std::chrono::milliseconds;
+  facts_ = std::make_shared<CallFacts>();
+  facts_->unread = milliseconds(600'000);
+  const auto began = std::chrono::steady_clock::now();
+  start(0);
+  const auto until = began + milliseconds(20);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+  facts_->unread = milliseconds(20);
+  fake_->calls.back()->answer(Audio{});
+  const auto whole = std::chrono::steady_clock::now() - began;
+  ASSERT_TRUE(bulkhead_->mean_time());
+  EXPECT_LE(*bulkhead_->mean_time(), whole - milliseconds(20));
+
+  // Nor what the process stood still for.
+  bool ours = true;
+  is_ours_ = [&] { return ours; };
+  start(1);
+  const auto before = bulkhead_->mean_time();
+  ours = false;
+  facts_->unread = -milliseconds(600'000);
+  fake_->calls.back()->answer(Audio{});
+  EXPECT_EQ(bulkhead_->mean_time(), before);
 }
 
 // It does not wait for a whole call where one has run for half of it.

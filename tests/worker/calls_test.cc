@@ -323,6 +323,25 @@ TEST_F(CallsTest, NobodyIsAskedBesideWhatGoesOnWithoutItsReferences) {
   provider_->calls.front()->answer(ended());
 }
 
+// Its answer waits for room of ours: another's would wait behind it, and be paid as well.
+TEST_F(CallsTest, NobodyIsAskedBesideWhoHasAnswered) {
+  Capabilities able;
+  able.hedge_after = 1ms;
+  auto first = std::make_unique<FakeProvider>("first", able);
+  provider_ = first.get();
+  std::vector<std::unique_ptr<AudioProvider>> providers;
+  providers.push_back(std::move(first));
+  providers.push_back(std::make_unique<FakeProvider>("second", able));
+  const JobPtr job = job_of(0s, std::make_shared<const Chain>(std::move(providers)));
+  provider_->on_start = [&] { provider_->calls.back()->unread = true; };
+  calls_.call(job);
+  std::atomic<bool> later = false;
+  scheduler_.after(100ms, [&] { later = true; });  // What comes before it has come.
+  ASSERT_TRUE(test::eventually(60s, [&] { return later.load(); }));
+  EXPECT_EQ(job->next_row(), 2U) << "no row was begun for another";
+  provider_->calls.front()->answer(ended());
+}
+
 // Their ends were counted, and their beginnings were not: many calls under way looked like few, of
 // which three that failed were all there were.
 TEST_F(CallsTest, WhatIsResumedIsUnderWayForItsBreaker) {

@@ -17,6 +17,7 @@ class FakeProvider final : public AudioProvider {
  public:
   struct Started final : ProviderCall {
     void cancel() override { ++cancels; }
+    bool is_unread() const override { return unread; }
     void answer(Result<Audio, ProviderFault> with) {
       taken = nullptr;
       std::exchange(done, nullptr)(std::move(with));
@@ -24,6 +25,7 @@ class FakeProvider final : public AudioProvider {
     Done done;
     std::function<bool(const std::string& ticket)> taken;  // Until it is answered.
     int cancels = 0;
+    std::atomic<bool> unread{false};
   };
 
   explicit FakeProvider(std::string name, Capabilities capabilities = {})

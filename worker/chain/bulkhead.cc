@@ -127,6 +127,15 @@ struct Bulkhead::Call final : ProviderCall {
     });
   }
 
+  bool is_unread() const override {
+    std::shared_ptr<ProviderCall> started;
+    if (const auto owner = state.lock()) {
+      const MutexLock lock(owner->mutex);
+      started = inner;
+    }
+    return started && started->is_unread();
+  }
+
   void stop_waiting() override {
     bool dropped = false;
     if (const auto owner = state.lock()) {
@@ -257,13 +266,17 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
   const bool fallback = call->request.fallback;
   const bool resumed = !call->request.ticket.empty();
   const auto facts = call->request.facts;
+  const auto is_ours = call->request.is_ours;
   auto inner = state->inner->start(
       std::move(call->request),
-      [state, call, fallback, resumed, facts, began = Clock::now()](
+      [state, call, fallback, resumed, facts, is_ours, began = Clock::now()](
           Result<Audio, ProviderFault> answer) {
         const auto ended = Clock::now();
-        const auto time = duration_cast<milliseconds>(ended - began);
-        state->count(answer, ended - began, facts.get());
+        const auto unread = facts ? facts->unread : Clock::duration::zero();
+        const auto time = duration_cast<milliseconds>(ended - began - unread);
+        // Else this process may have stood still, and took that time itself.
+        const bool timed = !is_ours || is_ours();
+        state->count(answer, time, facts.get());
         {
           // The call and the provider's call hold each other until
           // now.
@@ -271,7 +284,7 @@ void Bulkhead::run(const std::shared_ptr<State>& state, const std::shared_ptr<Ca
           call->ended = true;
           call->inner.reset();
           // What is left of a call says nothing of how long a whole one takes.
-          if (!resumed && (answer || answer.error().fault == Fault::kOutOfTime)) {
+          if (!resumed && timed && (answer || answer.error().fault == Fault::kOutOfTime)) {
             state->usual.add(time);
           }
           if (answer || answer.error().fault != Fault::kNotCalled) {
@@ -311,6 +324,9 @@ bool Bulkhead::begin_next(const std::shared_ptr<State>& state) {
         late.emplace_back(
             std::move(state->waiting.front()),
             ProviderFault{Fault::kCanceled, "whoever asks leaves before its turn", std::nullopt});
+      } else if (first.is_ours && !first.is_ours()) {
+        late.emplace_back(std::move(state->waiting.front()),
+                          ProviderFault{Fault::kNotCalled, "its lease is over", std::nullopt});
       } else if (!state->in_time(first)) {
         late.emplace_back(std::move(state->waiting.front()),
                           ProviderFault{Fault::kNotCalled, "its turn came too late", std::nullopt});

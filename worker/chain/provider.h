@@ -91,6 +91,8 @@ struct CallFacts {
   // What the provider says it bills, in the unit in which its kind does.
   std::optional<Thousandths> reported{};
   bool goes_on = false;  // We ended it, and a later call may ask for its audio.
+  // For so long its answers waited to be read, for room of ours: no time of the provider's.
+  Clock::duration unread{0};
 };
 
 // What the request refers to, fetched and found to be what the interface allows.
@@ -119,6 +121,9 @@ struct ProviderRequest {
   // When whoever asks leaves: a call that waits for its turn and would not have ended by then is
   // answered with kCanceled, but for one by a ticket. May change, and be null: never.
   std::shared_ptr<const std::atomic<std::chrono::steady_clock::time_point>> leaves_at{};
+  // Whether whoever asks still has the task. If not, another may be at it by now: no call begins,
+  // and what the other can go on with is not withdrawn. Any thread; must not block; null: always.
+  std::function<bool()> is_ours{};
 };
 
 // What makes audio in the house costs nothing, and sounds like it.
@@ -169,7 +174,9 @@ class ProviderCall {
   virtual void leave() { cancel(); }
   // Does it wait for its turn, so that nobody is asked yet?
   virtual bool waits() const { return false; }
-  // If so, it ends with kNotCalled.
+  // Has its answer come, and waits for room of ours to be read?
+  virtual bool is_unread() const { return false; }
+  // If it waits for its turn, it ends with kNotCalled.
   virtual void stop_waiting() {}
 };
 

@@ -50,15 +50,16 @@ store::CallRecord record_of(const Job& job,
   using std::chrono::duration_cast;
   using std::chrono::milliseconds;
   const Capabilities& able = job.chain->at(call.provider).capabilities();
-  store::CallRecord out{.task = job.claim.task,
-                        .n = call.row,
-                        .provider = job.chain->at(call.provider).name(),
-                        .outcome = outcome_of(job, answer),
-                        .sent = *facts.sent,
-                        .waited = *facts.sent - call.opened > kAtOnce,
-                        .took = duration_cast<milliseconds>(CallFacts::Clock::now() - *facts.sent),
-                        .price = able.price,
-                        .reports = able.reports};
+  store::CallRecord out{
+      .task = job.claim.task,
+      .n = call.row,
+      .provider = job.chain->at(call.provider).name(),
+      .outcome = outcome_of(job, answer),
+      .sent = *facts.sent,
+      .waited = *facts.sent - call.opened > kAtOnce,
+      .took = duration_cast<milliseconds>(CallFacts::Clock::now() - *facts.sent - facts.unread),
+      .price = able.price,
+      .reports = able.reports};
   if (facts.first_byte) {
     out.first_byte = duration_cast<milliseconds>(*facts.first_byte - *facts.sent);
   }
@@ -242,6 +243,7 @@ std::shared_ptr<ProviderCall> Calls::open(const JobPtr& job, const Call& call) {
   request.deadline = job->deadline;
   request.lifetime = time_of(job->claim).whole;
   request.fallback = job->chain->is_fallback(*job->request, call.provider);
+  request.is_ours = [job] { return !job->lease_is_over(Job::Clock::now()); };
   if (!job->chain->at(call.provider).capabilities().gives_tickets) {
     request.leaves_at = leaves_at_;
   } else {
@@ -281,13 +283,20 @@ void Calls::hedge_later(const JobPtr& job,
     scheduler_.after(std::min(hedge_after, kLookForFree),
                      [this, job, call, opened] { hedge_later(job, call, opened); });
   } else {
-    scheduler_.after(hedge_after, [this, job, call] { hedge(job, call); });
+    scheduler_.after(hedge_after, [this, job, call, opened] { hedge(job, call, opened); });
   }
 }
 
 // Asks the next provider of its tier as well. Both may charge us; the client pays for the one that
 // wins.
-void Calls::hedge(const JobPtr& job, const Call& slow) {
+void Calls::hedge(const JobPtr& job,
+                  const Call& slow,
+                  const std::shared_ptr<ProviderCall>& opened) {
+  if (opened->is_unread()) {
+    // It is here. Another's answer would wait behind it, and be paid all the same.
+    scheduler_.after(kLookForFree, [this, job, slow, opened] { hedge(job, slow, opened); });
+    return;
+  }
   const auto second =
       job->chain->choose_beside(*job->request, slow.provider, job->time(Job::Clock::now()));
   if (second && !job->was_raced(*second) && !would_be_cut_off(*job, *second)) {

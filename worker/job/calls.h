@@ -68,7 +68,7 @@ class Calls {
   void hedge_later(const JobPtr& job,
                    const Call& call,
                    const std::shared_ptr<ProviderCall>& opened);
-  void hedge(const JobPtr& job, const Call& slow);
+  void hedge(const JobPtr& job, const Call& slow, const std::shared_ptr<ProviderCall>& opened);
   void write_hedge(const JobPtr& job, const Call& call);
   void write_hedge_later(const JobPtr& job, const Call& call);
   // Touches no member unless the job waits for the answer.

@@ -43,29 +43,36 @@ Fault blamed(const ProviderEntry& entry,
   return refused ? blame::by_words(error_type(body), "") : fault;
 }
 
-Progress blamed(const ProviderEntry& entry,
-                const http::ClientResponse& response,
-                const rapidjson::Value& body,
-                Progress progress) {
-  if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
-    fault->fault = blamed(entry, response, body, fault->fault);
-  }
-  return progress;
-}
-
 ProviderFault fault_of(const http::ClientResponse& response, const std::string& type) {
   return wire::fault(classify(response, type), response, type, kIdHeader);
 }
 
-// Where a running job is asked about, what may pass is not the job's end.
-Progress unclear_or_fault(const http::ClientResponse& response, const std::string& type) {
-  ProviderFault fault = fault_of(response, type);
+// Our own limit on the wait, which is over.
+bool expired(const http::ClientResponse& response) {
+  return response.status == 504 && response.header("x-fal-request-timeout-type") == "user";
+}
+
+// An answer about a job that says neither how it stands nor what ended it.
+Progress unclear_or_fault(const http::ClientResponse& response) {
+  ProviderFault fault = fault_of(response, "");
+  if (expired(response)) {
+    return Ended{std::move(fault)};
+  }
   // A success that says nothing came from something in between.
-  if ((wire::leaves_job_open(fault.fault, response.status) || response.status < 400) &&
-      type.empty()) {
-    return Unclear{fault.retry_after};
+  if (wire::leaves_job_open(response.status) || response.status < 400) {
+    return Unclear{wire::retry_after_of(response)};
   }
   return fault;
+}
+
+// What ended a job, in the provider's own words.
+Ended ended(const ProviderEntry& entry,
+            const http::ClientResponse& response,
+            const rapidjson::Value& body,
+            const std::string& type) {
+  ProviderFault fault = fault_of(response, type);
+  fault.fault = blamed(entry, response, body, fault.fault);
+  return {std::move(fault)};
 }
 
 class Format final : public models::Format {
@@ -114,7 +121,7 @@ class Format final : public models::Format {
   Progress status(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
-      return unclear_or_fault(response, "");
+      return unclear_or_fault(response);
     }
     const std::string_view status = wire::text_of(body, "status");
     if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
@@ -126,25 +133,25 @@ class Format final : public models::Format {
       // Completed is not succeeded.
       return type.empty() && (error == nullptr || error->IsNull())
                  ? Progress(ResultReady{})
-                 : blamed(entry,
-                          response,
-                          body,
-                          Progress(fault_of(response, type.empty() ? "failed" : type)));
+                 : ended(entry, response, body, type.empty() ? "failed" : type);
     }
-    return blamed(entry, response, body, unclear_or_fault(response, type));
+    return type.empty() ? unclear_or_fault(response) : ended(entry, response, body, type);
   }
 
   Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
-      return unclear_or_fault(response, "");
+      return unclear_or_fault(response);
     }
     const std::string_view status = wire::text_of(body, "status");
     if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
       return Waiting{};
     }
     if (response.status != 200) {
-      return blamed(entry, response, body, unclear_or_fault(response, error_type(body)));
+      // With 500 the app's own answer: it has failed.
+      const std::string type = error_type(body);
+      return type.empty() && response.status != 500 ? unclear_or_fault(response)
+                                                    : ended(entry, response, body, type);
     }
     const auto billed = wire::thousandths(response.header("x-fal-billable-units"));
     if (std::string url = models::file_of(entry, body); !url.empty()) {
@@ -182,9 +189,7 @@ Fault classify(const http::ClientResponse& response, std::string_view type) {
     case 503:
       return Fault::kRetrySame;
     case 504:
-      // "user": our own limit on the wait, which is over.
-      return response.header("x-fal-request-timeout-type") == "user" ? Fault::kTryNext
-                                                                     : Fault::kRetrySame;
+      return expired(response) ? Fault::kTryNext : Fault::kRetrySame;
     case 500:
       return Fault::kTryNext;  // Its own queue does not repeat it either.
     default:

@@ -127,7 +127,7 @@ class Format final : public models::Format {
       ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
       fault.made = true;
       fault.billed = billed_of(body);
-      return fault;
+      return Ended{std::move(fault)};
     }
     if (response.status == 200 &&
         (status == "failed" || status == "canceled" || status == "aborted")) {
@@ -135,12 +135,12 @@ class Format final : public models::Format {
       // was at work until then is billed.
       ProviderFault fault = wire::fault(Fault::kTryNext, response, status, kIdHeader);
       fault.billed = billed_of(body);
-      return fault;
+      return Ended{std::move(fault)};
     }
-    const ProviderFault fault = fault_of(response, "");
-    const bool permanent =
-        response.status >= 400 && !wire::leaves_job_open(fault.fault, response.status);
-    return permanent ? Progress(fault) : Progress(Unclear{fault.retry_after});
+    if (response.status < 400 || wire::leaves_job_open(response.status)) {
+      return Unclear{wire::retry_after_of(response)};
+    }
+    return fault_of(response, "");
   }
 
   Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {

@@ -33,8 +33,8 @@ class Dialogue {
   virtual Step heard(Heard answer) = 0;
   // By which another call could go on where this one is, from now on; "": by nothing.
   virtual std::string ticket() const { return ""; }
-  // What to send, without waiting for an answer, when we give up in the middle or have lost sight
-  // of what goes on there (kUnknownOutcome).
+  // What to send, without waiting for an answer, when the call ends without audio; none where, as
+  // far as is known, nothing goes on there that could be stopped.
   virtual std::optional<http::ClientRequest> withdraw() const { return std::nullopt; }
 };
 

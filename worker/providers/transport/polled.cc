@@ -21,6 +21,8 @@ constexpr double kPollGrowth = 1.5;
 constexpr double kPollJitter = 0.2;  // Of the pause, either way: jobs begun together drift apart.
 constexpr milliseconds kExchangeMax{20'000};  // For one question about the job.
 constexpr milliseconds kDownloadMax{60'000};
+// Three files as data: addresses are 40 MB, and the way there may be a slow one.
+constexpr std::size_t kSubmitBytesPerSecond = 256U << 10U;
 constexpr std::size_t kAnswerMax = 2U << 20U;  // Bytes of JSON; the audio has an address.
 // What a job was given may stand in each answer: three files as data: addresses.
 constexpr std::size_t kEchoMax = 48U << 20U;
@@ -45,7 +47,9 @@ class PolledDialogue final : public Dialogue {
     auto request = format_.submit(*entry_, request_, left);
     request_.references.reset();  // They are megabytes, and the job may take minutes.
     request.headers.push_back(format_.authorization(*entry_));
-    request.total_timeout = std::min(entry_->timeout, kExchangeMax);
+    request.total_timeout =
+        std::min(entry_->timeout,
+                 kExchangeMax + std::chrono::seconds(request.body.size() / kSubmitBytesPerSecond));
     answer_max_ = kAnswerMax + request.body.size();
     request.body_max = answer_max_;
     request.refusal_max = answer_max_;
@@ -72,7 +76,7 @@ class PolledDialogue final : public Dialogue {
   }
 
   std::optional<http::ClientRequest> withdraw() const override {
-    if (ticket_.cancel_url.empty() || stage_ == Stage::kDownloading) {
+    if (ticket_.cancel_url.empty() || over_) {
       return std::nullopt;
     }
     return question(format_.cancel_method(), ticket_.cancel_url);
@@ -166,6 +170,12 @@ class PolledDialogue final : public Dialogue {
     unclear_ = 0;
     unclear_since_.reset();
     unclear_for_ = {};
+    over_ = (answer && gone) || std::holds_alternative<Ended>(progress) ||
+            std::holds_alternative<ResultReady>(progress) ||
+            std::holds_alternative<FileAt>(progress);
+    if (auto* const ended = std::get_if<Ended>(&progress)) {
+      return std::move(ended->fault);
+    }
     if (auto* const fault = std::get_if<ProviderFault>(&progress)) {
       if (gone && fault->fault == Fault::kMisconfigured) {
         // It is this job that is not there. Of an earlier worker's that tells nothing of whether
@@ -264,7 +274,7 @@ class PolledDialogue final : public Dialogue {
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
     }
     if (answer->status != 200) {
-      if (wire::leaves_job_open(wire::fault_of_status(answer->status), answer->status)) {
+      if (wire::leaves_job_open(answer->status)) {
         return unclear_again(std::nullopt);
       }
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
@@ -311,6 +321,7 @@ class PolledDialogue final : public Dialogue {
   milliseconds patience_{0};
   bool known_ = false;  // The provider has told how the job stands.
   bool done_ = false;   // And that it is done, so that it is billed.
+  bool over_ = false;   // It is not there any more, or has ended one way or the other.
 };
 
 }  // namespace

@@ -30,7 +30,12 @@ struct FileAt {
 struct Unclear {
   std::optional<std::chrono::seconds> retry_after;
 };
-using Progress = std::variant<Waiting, ResultReady, FileAt, Unclear, ProviderFault>;
+// The provider says that the job has come to nothing.
+struct Ended {
+  ProviderFault fault;
+};
+// A fault by itself: it cannot be asked about, though it may go on.
+using Progress = std::variant<Waiting, ResultReady, FileAt, Unclear, Ended, ProviderFault>;
 
 // The pure functions in which such providers differ. A constant of the program.
 class PolledFormat {

@@ -1,6 +1,8 @@
 #include "worker/providers/transport/remote_provider.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -33,21 +35,22 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   Call(std::shared_ptr<State> of,
        std::unique_ptr<Dialogue> with,
        Clock::time_point until,
-       bool until_is_ours,
        ProviderRequest request,
        Done reply)
       : state(std::move(of)),
         dialogue(std::move(with)),
         deadline(until),
-        deadline_is_ours(until_is_ours),
+        task_deadline(request.deadline),
         span(request.span),
         resumed(!request.ticket.empty()),
         on_ticket(std::move(request.on_ticket)),
+        is_ours(std::move(request.is_ours)),
         facts(request.facts ? std::move(request.facts) : std::make_shared<CallFacts>()),
         done(std::move(reply)) {}
 
   void cancel() override { end(true); }
   void leave() override { end(false); }
+  bool is_unread() const override { return unread; }
 
   void end(bool withdraw) {
     const MutexLock lock(state->mutex);
@@ -104,11 +107,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (auto* const audio = std::get_if<Audio>(&step)) {
       finish(std::move(*audio));
     } else if (auto* const fault = std::get_if<ProviderFault>(&step)) {
-      if (fault->fault == Fault::kUnknownOutcome) {
-        give_up(std::move(*fault));  // What goes on there, out of our sight, is paid for.
-      } else {
-        finish(std::move(*fault));
-      }
+      give_up(std::move(*fault));  // What goes on there, out of our sight, is paid for.
     } else {
       auto& ask = std::get<Ask>(step);
       const auto delay = ask.delay;
@@ -137,6 +136,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     request.total_timeout = std::min(request.total_timeout, rest);
     request.connect_timeout = std::min(request.connect_timeout, rest);
     wire::add_trace(request, span);
+    request.on_unread = [self = shared_from_this()](bool waits) { self->wait_for_room(waits); };
     exchange =
         state->client.start(std::move(request), [self = shared_from_this(), sent](Heard answer) {
           if (!self->finished) {
@@ -147,7 +147,22 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
         });
   }
 
+  // Of ours, with an answer that is here. It is no time of the provider's, and none of our patience
+  // with him: what he has made in time would be thrown away, and paid again elsewhere.
+  void wait_for_room(bool waits) {
+    if (waits) {
+      unread_since = Clock::now();
+    } else if (unread_since) {
+      const auto waited = Clock::now() - *unread_since;
+      unread_since.reset();
+      facts->unread += waited;
+      deadline = std::max(deadline, std::min(deadline + waited, task_deadline));
+    }
+    unread = waits;
+  }
+
   void heard(Heard answer, Clock::time_point first_byte) {
+    wait_for_room(false);
     Step step = dialogue->heard(std::move(answer));
     if (const auto* const audio = std::get_if<Audio>(&step)) {
       facts->first_byte = first_byte;
@@ -162,6 +177,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (exchange) {
       exchange->cancel();
     }
+    if (is_ours && !is_ours()) {
+      withdraw = withdraw && (on_ticket || ticket_is_lost);  // Else another may go on with it.
+    }
     facts->goes_on = !withdraw && !dialogue->ticket().empty();
     if (auto request = withdraw ? dialogue->withdraw() : std::nullopt) {
       request->total_timeout = kWithdrawTimeout;
@@ -174,7 +192,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void finish(Result<Audio, ProviderFault> result) {
     finished = true;
     exchange.reset();
-    if (!result && deadline_is_ours && left() <= kTimerSlack &&
+    if (!result && deadline == task_deadline && left() <= kTimerSlack &&
         (result.error().fault == Fault::kUnknownOutcome ||
          result.error().fault == Fault::kTryNext)) {
       ProviderFault late = result.error();
@@ -192,11 +210,12 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
 
   const std::shared_ptr<State> state;
   const std::unique_ptr<Dialogue> dialogue;
-  const Clock::time_point deadline;
-  const bool deadline_is_ours;  // The task's, not our patience with the provider.
+  Clock::time_point deadline;             // When our patience with the provider ends, …
+  const Clock::time_point task_deadline;  // … or, if that is sooner, this.
   const std::optional<TraceSpan> span;
   const bool resumed;  // By a ticket that others may have, too.
   std::function<bool(const std::string&)> on_ticket;
+  const std::function<bool()> is_ours;
   const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
@@ -204,6 +223,8 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   bool withdraws = false;       // Nobody is to go on with it.
   bool ticket_is_lost = false;  // Nobody can go on with it, so it is not to be paid, either.
   bool finished = false;
+  std::optional<Clock::time_point> unread_since;  // Its answer waits for room of ours.
+  std::atomic<bool> unread = false;               // The same, for other threads.
 };
 
 RemoteProvider::RemoteProvider(RemoteOptions options, http::Client& client)
@@ -224,11 +245,10 @@ RemoteProvider::~RemoteProvider() {
 
 std::shared_ptr<ProviderCall> RemoteProvider::start(ProviderRequest request, Done done) {
   const auto patience = Clock::now() + options_.timeout;
-  const bool ours = request.deadline < patience;
   auto dialogue = options_.open(request);
-  const auto until = ours ? request.deadline : patience;
+  const auto until = std::min(request.deadline, patience);
   auto call = std::make_shared<Call>(
-      state_, std::move(dialogue), until, ours, std::move(request), std::move(done));
+      state_, std::move(dialogue), until, std::move(request), std::move(done));
   {
     const MutexLock lock(state_->mutex);
     state_->open.insert(call);

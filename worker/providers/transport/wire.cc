@@ -187,6 +187,12 @@ std::optional<std::chrono::seconds> retry_after(std::string_view value,
   return std::min(std::chrono::seconds(seconds), kRetryAfterMax);
 }
 
+std::optional<std::chrono::seconds> retry_after_of(const http::ClientResponse& response) {
+  return retry_after(
+      response.header("retry-after"),
+      std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now()));
+}
+
 std::optional<Thousandths> thousandths(std::string_view value) {
   double units = -1;
   const char* const end = value.data() + value.size();
@@ -233,9 +239,7 @@ ProviderFault fault_with_id(Fault kind,
     out.detail += " id=" + id;
   }
   if (is_brief(kind)) {
-    out.retry_after = retry_after(
-        response.header("retry-after"),
-        std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now()));
+    out.retry_after = retry_after_of(response);
   }
   out.detail.resize(std::min(out.detail.size(), kDetailMax));
   return out;
@@ -296,8 +300,8 @@ bool is_out_of_reach(int status) {
   return std::find(kStatuses.begin(), kStatuses.end(), status) != kStatuses.end();
 }
 
-bool leaves_job_open(Fault fault, int status) {
-  return is_brief(fault) || fault == Fault::kUnknownOutcome || is_out_of_reach(status);
+bool leaves_job_open(int status) {
+  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
 Result<Audio, ProviderFault> audio_of(std::string bytes,

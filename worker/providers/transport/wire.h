@@ -29,6 +29,8 @@ inline constexpr auto kRetryAfterMax = std::chrono::seconds(60);  // longer is f
 // when absent, past or not understood.
 std::optional<std::chrono::seconds> retry_after(std::string_view value,
                                                 std::chrono::sys_seconds now);
+// The same of an answer that has just come.
+std::optional<std::chrono::seconds> retry_after_of(const http::ClientResponse& response);
 
 // "12.5" as thousandths; nullopt when absent, not a plain decimal or out of range.
 std::optional<Thousandths> thousandths(std::string_view value);
@@ -71,8 +73,9 @@ Fault fault_of_status(int status);
 bool is_out_of_reach(int status);
 
 // Does such an answer about a job that is under way, or about its file, leave open what becomes of
-// it? It may pass, or came from something in between: to ask another would be to pay twice.
-bool leaves_job_open(Fault fault, int status);
+// it? 408, 409, 425, 429 and all from 500 on: it may pass, or came from something in between, and
+// to ask another would be to pay twice.
+bool leaves_job_open(int status);
 
 // Turns bytes into audio of the type they show to be. `expected` is what was asked for and the only
 // way to be headerless PCM (mono at `rate` Hz, unless the content type says otherwise:
