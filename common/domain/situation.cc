@@ -268,12 +268,14 @@ std::optional<double> completions_per_second(const Situation& situation) {
 }
 
 std::optional<MinuteEnded> ended_in_minute(const std::vector<Situation::Worker>& workers,
-                                           std::int64_t minute) {
+                                           std::int64_t minute,
+                                           Instant now) {
   const Instant from{std::chrono::minutes(minute)}, to{std::chrono::minutes(minute + 1)};
   MinuteEnded out;
   for (const Situation::Worker& worker : workers) {
     // It was gone, or not there yet.
-    if (worker.seen_at < from || worker.started_at >= to) {
+    const bool by_another_clock = !worker.works() && worker.seen_at > now + kClockSlack;
+    if (worker.seen_at < from || worker.started_at >= to || by_another_clock) {
       continue;
     }
     const auto& told = worker.status.minutes;

@@ -119,10 +119,12 @@ struct Situation {
 };
 
 inline constexpr std::chrono::seconds kWorkerLost{30}, kApiGone{15};
+// What is later than now by more than this is of a clock that was set back since.
+inline constexpr std::chrono::seconds kClockSlack{2};
 // Was it heard of within that time? Not where that is yet to come: the database's clock was set
 // back, and who lives tells again.
 constexpr bool was_seen_within(std::chrono::seconds time, Instant seen_at, Instant now) {
-  return now - seen_at < time && seen_at - now < std::chrono::seconds(2);
+  return now - seen_at < time && seen_at - now < kClockSlack;
 }
 // Workers tell of themselves every second. One that has missed two of these is killed, frozen or
 // cut off, which is told long before its leases end and it counts as lost.
@@ -137,10 +139,12 @@ std::optional<MinuteEnded> ended_in_last_minute(const Situation& situation);
 std::optional<double> completions_per_second(const Situation& situation);
 
 // What the workers ended in that minute since 1970, as they tell by now: whole, if it is over for
-// some seconds and for less than a minute. Of a lost one what it told last. Nullopt: not known, one
+// some seconds and for less than a minute. Of a lost one what it told last. Who is gone and was
+// seen after `now`, by a clock that has been set back since, tells of none. Nullopt: not known, one
 // that was there does not tell, or its clock is wrong.
 std::optional<MinuteEnded> ended_in_minute(const std::vector<Situation::Worker>& workers,
-                                           std::int64_t minute);
+                                           std::int64_t minute,
+                                           Instant now);
 
 // A provider over all living workers.
 struct ProviderSum {

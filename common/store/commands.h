@@ -303,8 +303,9 @@ enum class Noted : std::uint8_t { kDeleted, kOld };
 // A final task of which more files may lie about than its own.
 struct TaskOutput {
   TaskId task{};
-  std::string key{};  // Its file; empty: none.
-  Trail trail{};      // Of deletions() alone.
+  std::string key{};   // Its file; empty: none.
+  Trail trail{};       // Of deletions() alone.
+  bool noted = false;  // Of take_old_outputs(): it was deleted, so its removal has, or had, a note.
 };
 
 // Tasks past their retention.

@@ -95,7 +95,7 @@ bool write_service_minute(Session& session) {
   if (there.next()) {
     return false;
   }
-  const auto ended = ended_in_minute(read_workers(session, now), minute_of(minute));
+  const auto ended = ended_in_minute(read_workers(session, now), minute_of(minute), now);
   const auto [arrived, exact] = arrivals(session, minute);
   Sql row(
       "INSERT IGNORE INTO service_minutes (starts_at, arrivals, arrivals_exact, completions, "

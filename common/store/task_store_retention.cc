@@ -84,8 +84,7 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
     // That range is by the clock of whoever made the ids.
     Rows rows = session_.query(
         Sql("SELECT id, output_key, created_at<")
-        << old
-        << ", output_deleted_at IS NULL, deleted_at IS NULL FROM tasks FORCE INDEX (PRIMARY) "
+        << old << ", output_deleted_at IS NULL, deleted_at FROM tasks FORCE INDEX (PRIMARY) "
         << "WHERE id>" << from << " AND id<" << before << " ORDER BY id LIMIT " << limit);
     out.done_to = from;
     std::vector<TaskId> looked_at;
@@ -94,8 +93,8 @@ Result<OldOutputs, StoreFault> TaskStore::take_old_outputs(std::chrono::seconds 
       looked_at.push_back(out.last);
       if (rows.i64(3) == 0) {
         ++out.kept;
-      } else if (!rows.is_null(2) && rows.i64(5) != 0) {  // Else it has its note already.
-        files.push_back({.task = out.last, .key = rows.text(2)});
+      } else if (!rows.is_null(2)) {
+        files.push_back({.task = out.last, .key = rows.text(2), .noted = !rows.is_null(5)});
         if (rows.i64(4) != 0) {
           unsaid.insert(out.last);
         }

@@ -70,6 +70,19 @@ class StuckStore final : public BlobStore {
   const std::string removable_;
 };
 
+// Knows the key of none.
+class OthersStore final : public BlobStore {
+ public:
+  std::vector<PutResult> put(std::span<const NewBlob> blobs) override {
+    return std::vector<PutResult>(blobs.size(), PutFault{"nothing is put here"});
+  }
+  PutShape put_shape() const override { return {}; }
+  Result<Removal> remove(std::string_view /*key*/, const std::stop_token& /*stop*/) override {
+    return Removal::kNotOurs;
+  }
+  Result<Done> flush_removed(std::span<const std::string> /*keys*/) override { return Done{}; }
+};
+
 // Removes all but one key, as one whose folder is another user's.
 class StubbornStore final : public BlobStore {
  public:
@@ -279,6 +292,37 @@ TEST_F(Retention, ThoseThatFailKeepNoOtherFromItsTry) {
     }
   }
   EXPECT_EQ(gone, 1U);
+  // All are remembered, and tried less and less often.
+  for (int pass = 0; pass < kPasses; ++pass) {
+    worker::erase_deleted(store_, stuck, postponed, now, {});
+    now += std::chrono::seconds(5);
+    EXPECT_EQ(postponed.size(), std::size_t{kOthers});
+  }
+  // And forgotten once another worker has seen to them.
+  ASSERT_TRUE(store_.deletions_done(tasks));
+  now += std::chrono::seconds(40);
+  worker::erase_deleted(store_, stuck, postponed, now, {});
+  worker::erase_deleted(store_, stuck, postponed, now, {});
+  EXPECT_EQ(postponed.size(), 0U);
+}
+
+// Owners wait behind them: a store that removes slowly would keep them waiting for all of those.
+TEST_F(Retention, APassEndsWithFewOfThoseThatNobodyWaitsFor) {
+  constexpr int kOld = 100, kATry = 32;
+  std::vector<TaskId> tasks;
+  for (int i = 0; i < kOld; ++i) {
+    tasks.push_back(finished(days(40) - std::chrono::seconds(i)));
+  }
+  ASSERT_TRUE(must(store_.note_deletions(tasks, 1'000)));
+  worker::Postponed postponed;
+  const auto now = worker::Postponed::Clock::now();
+  std::size_t gone = 0;
+  for (int pass = 0; pass < kOld / kATry + 1; ++pass) {
+    const std::size_t now_gone = worker::erase_deleted(store_, *blobs_, postponed, now, {});
+    EXPECT_LE(now_gone, std::size_t{kATry});
+    gone += now_gone;
+  }
+  EXPECT_EQ(gone, std::size_t{kOld});
 }
 
 // For good nothing newer was deleted: each run began with it, and ended there.
@@ -930,8 +974,8 @@ TEST_F(Deletions, RetentionAndTheyDoNotMind) {
   EXPECT_EQ(erase(*blobs_), 1U);
 }
 
-// It is the eraser's: its file may be long gone, and a store that is away would be told of it
-// again.
+// It is the eraser's: a store that is away gets no note of it again. But what has come back, with a
+// folder that was not mounted when it was removed, or with a copy, does not stay for that.
 TEST_F(Deletions, RetentionLeavesThemToTheEraser) {
   const TaskId old = finished(days(40));
   ASSERT_TRUE(history_.erase(user_, old));
@@ -940,6 +984,25 @@ TEST_F(Deletions, RetentionLeavesThemToTheEraser) {
   EXPECT_EQ(delete_old(away), 0U);
   EXPECT_EQ(db_.number(Sql("SELECT COUNT(*) FROM deletions")), 0);
   EXPECT_EQ(must(take_old(10)).looked_at, 0U) << "and it is done";
+
+  const TaskId back = finished(days(39));
+  const std::string key = find(back, user_)->output_key;
+  ASSERT_TRUE(history_.erase(user_, back));
+  ASSERT_TRUE(store_.deletions_done(std::vector{back}));
+  EXPECT_EQ(delete_old(*blobs_), 1U);
+  EXPECT_FALSE(*blobs_->read(key));
+}
+
+// By whom it was found so: as an old file, which counts as done.
+TEST_F(Retention, WhatIsNotOursIsNotTriedForEver) {
+  const TaskId task = finished(days(40));
+  ASSERT_TRUE(must(store_.note_deletions(std::vector{task}, 10)));
+  worker::Postponed postponed;
+  OthersStore others;
+  EXPECT_EQ(worker::erase_deleted(store_, others, postponed, worker::Postponed::Clock::now(), {}),
+            1U);
+  EXPECT_EQ(must(store_.deletions(Noted::kOld, {}, 10)).size(), 0U);
+  EXPECT_EQ(postponed.size(), 0U);
 }
 
 class Orphans : public Retention {

@@ -127,7 +127,7 @@ TEST(EndedInLastMinute, WhoIsSilentCountsForAsLongAsHeWasHeardOf) {
 
 TEST(EndedInMinute, IsWhatAllWhoWereThereTell) {
   const std::int64_t minute = 29'000'000;
-  const Instant from{std::chrono::minutes(minute)};
+  const Instant from{std::chrono::minutes(minute)}, now = from + seconds(80);
   const auto telling = [&](std::uint64_t succeeded) {
     auto out = worker();
     out.started_at = from - seconds(100);
@@ -145,16 +145,27 @@ TEST(EndedInMinute, IsWhatAllWhoWereThereTell) {
   gone_before.seen_at = from - seconds(1);
   auto came_later = gone_before;
   came_later.started_at = came_later.seen_at = from + seconds(60);
-  auto ended = ended_in_minute({telling(1), lost, gone_before, came_later}, minute);
+  auto ended = ended_in_minute({telling(1), lost, gone_before, came_later}, minute, now);
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->succeeded, 3U);
+  // The clock was set back since they were seen: for an hour nothing would be known of any minute.
+  auto seen_ahead = gone(telling(5), State::kLost, seconds(0));
+  seen_ahead.seen_at = now + seconds(3600);
+  seen_ahead.status.minutes = WholeMinutes{};
+  auto ended_ahead = seen_ahead;
+  ended_ahead.state = State::kEnded;
+  ended = ended_in_minute({telling(1), seen_ahead, ended_ahead}, minute, now);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->succeeded, 1U);
+  seen_ahead.state = State::kWorking;
+  EXPECT_FALSE(ended_in_minute({telling(1), seen_ahead}, minute, now)) << "it was there";
   // One does not tell, or not of that minute.
   auto silent = telling(1);
   silent.status.minutes.reset();
-  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute));
+  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute, now));
   silent.status.minutes = WholeMinutes{{minute + 7, {}}};
-  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute));
-  EXPECT_EQ(ended_in_minute({}, minute)->all(), 0U);
+  EXPECT_FALSE(ended_in_minute({telling(1), silent}, minute, now));
+  EXPECT_EQ(ended_in_minute({}, minute, now)->all(), 0U);
 }
 
 TEST(Providers, AreSummedOverLivingWorkers) {

@@ -25,6 +25,8 @@ prometheus::Counter& erased =
 prometheus::Counter& removals_failed = metrics::counter(
     "deletions_failed_total",
     "Tries to remove the file of a deleted task, or one past its retention, that failed");
+prometheus::Counter& outputs_not_ours = metrics::counter(
+    "retention_not_ours_total", "Old files that stay, because their key is not known here");
 prometheus::Gauge& resting =
     metrics::gauge("deletions_postponed", "Tasks whose files this worker could not remove");
 
@@ -42,7 +44,10 @@ void tell(const store::TaskOutput& output, const std::string& why) {
   }
 }
 
-bool remove_one(BlobStore& blobs, const store::TaskOutput& output, const std::stop_token& stop) {
+bool remove_one(BlobStore& blobs,
+                const store::TaskOutput& output,
+                store::Noted why,
+                const std::stop_token& stop) {
   if (output.key.empty()) {
     return true;
   }
@@ -52,6 +57,9 @@ bool remove_one(BlobStore& blobs, const store::TaskOutput& output, const std::st
   }
   if (!removed) {
     tell(output, removed.error().message);
+  } else if (*removed == Removal::kNotOurs && why == store::Noted::kOld) {
+    stays_for_good();
+    return true;
   } else if (*removed == Removal::kNotOurs) {
     // A worker that was told another key than the others would forget files that it cannot know.
     tell(output, "its key is sealed neither with BLOB_SIGNING_KEY nor with BLOB_SIGNING_KEY_OLD");
@@ -63,12 +71,13 @@ bool remove_one(BlobStore& blobs, const store::TaskOutput& output, const std::st
 // the store is written to best.
 std::vector<TaskId> remove_files(BlobStore& blobs,
                                  const std::vector<store::TaskOutput>& tasks,
+                                 store::Noted why,
                                  Postponed& postponed,
                                  Postponed::Clock::time_point now,
                                  const std::stop_token& stop) {
   std::vector<char> gone(tasks.size(), 0);
   share_out(tasks.size(), blobs.put_shape().threads, stop, [&](std::size_t i) {
-    gone[i] = remove_one(blobs, tasks[i], stop) ? 1 : 0;
+    gone[i] = remove_one(blobs, tasks[i], why, stop) ? 1 : 0;
     return true;
   });
   std::vector<TaskId> out;
@@ -124,15 +133,26 @@ void Postponed::failed(TaskId task, Clock::time_point now) {
   }
 }
 
-void Postponed::forget_seen_to(Clock::time_point now) {
-  std::erase_if(notes_, [&](const auto& note) { return note.second.next <= now; });
+void Postponed::forget_seen_to(Clock::time_point began) {
+  std::erase_if(notes_, [&](const auto& note) { return note.second.next <= began; });
+}
+
+void stays_for_good() {
+  static Occasionally line;
+  if (line.due()) {
+    log::error(
+        "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
+        "nor with BLOB_SIGNING_KEY_OLD");
+  }
+  outputs_not_ours.Increment();
 }
 
 namespace {
 
 // Goes through those that are noted so, and adds the number of those whose files are gone to
-// `count`. Of old ones it ends with the first batch of which some cannot be removed: nobody waits
-// for them, and a store may take its time for each. False: it is to stop, or the database is away.
+// `count`. Of old ones it ends with the first batch of which it has tried any, and the next pass
+// goes on behind them: nobody waits for them, and a store may take its time for each, while owners
+// wait for theirs. False: it is to stop, or the database is away.
 bool erase_noted(store::Noted why,
                  store::TaskStore& store,
                  BlobStore& blobs,
@@ -142,7 +162,11 @@ bool erase_noted(store::Noted why,
                  std::size_t& count) {
   const bool old = why == store::Noted::kOld;
   const std::size_t batch = old ? kOldBatch : kBatch;
-  for (TaskId after = old ? std::exchange(postponed.old_after, {}) : TaskId();;) {
+  if (old && !postponed.old_after) {
+    postponed.old_began = now;
+  }
+  for (TaskId after = old ? std::exchange(postponed.old_after, {}).value_or(TaskId()) : TaskId();
+       ;) {
     auto tasks = store.deletions(why, after, batch);
     if (!tasks) {
       return false;
@@ -153,7 +177,7 @@ bool erase_noted(store::Noted why,
     }
     std::erase_if(
         *tasks, [&](const store::TaskOutput& output) { return postponed.rests(output.task, now); });
-    const std::vector<TaskId> done = remove_files(blobs, *tasks, postponed, now, stop);
+    const std::vector<TaskId> done = remove_files(blobs, *tasks, why, postponed, now, stop);
     AG_CRASH_POINT("erase.removed");
     if (!store.deletions_done(done)) {
       return false;
@@ -168,7 +192,7 @@ bool erase_noted(store::Noted why,
     if (last) {
       return true;
     }
-    if (old && failed > 0) {
+    if (old && !tasks->empty()) {
       postponed.old_after = after;
       return true;
     }
@@ -186,8 +210,8 @@ std::size_t erase_deleted(store::TaskStore& store,
   const auto erase = [&](store::Noted why) {
     return erase_noted(why, store, blobs, postponed, now, stop, count);
   };
-  if (erase(store::Noted::kDeleted) && erase(store::Noted::kOld)) {
-    postponed.forget_seen_to(now);
+  if (erase(store::Noted::kDeleted) && erase(store::Noted::kOld) && !postponed.old_after) {
+    postponed.forget_seen_to(postponed.old_began);
   }
   return count;
 }

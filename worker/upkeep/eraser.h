@@ -30,14 +30,15 @@ class Postponed {
 
   bool rests(TaskId task, Clock::time_point now) const;
   void failed(TaskId task, Clock::time_point now);
-  // After a look at all notes: what was due and did not fail again has been seen to, by this worker
-  // or by another.
-  void forget_seen_to(Clock::time_point now);
+  // After a look at all notes that began then: what was due and did not fail again has been seen
+  // to, by this worker or by another.
+  void forget_seen_to(Clock::time_point began);
   std::size_t size() const { return notes_.size(); }
 
-  // Behind which the next pass goes on with those past their retention, so that as many as can be
-  // tried at a time, and fail, keep none from its try; none: at the first.
-  TaskId old_after{};
+  // A look at those past their retention takes many passes. Behind which the next one goes on;
+  // nullopt: a new look begins with it.
+  std::optional<TaskId> old_after{};
+  Clock::time_point old_began = Clock::now();
 
  private:
   struct Note {
@@ -56,6 +57,10 @@ std::size_t erase_deleted(store::TaskStore& store,
                           Postponed& postponed,
                           Postponed::Clock::time_point now,
                           const std::stop_token& stop);
+
+// Counts a file past its retention that stays for good, because its key is not known here, and logs
+// it now and then. Any thread.
+void stays_for_good();
 
 class Eraser {
  public:

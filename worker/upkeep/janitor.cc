@@ -28,8 +28,6 @@ prometheus::Counter& orphans_deleted =
     metrics::counter("orphans_deleted_total", "Files deleted that no task knows of");
 prometheus::Counter& outputs_deleted =
     metrics::counter("retention_deleted_total", "Files deleted after their retention");
-prometheus::Counter& outputs_not_ours = metrics::counter(
-    "retention_not_ours_total", "Old files that stay, because their key is not known here");
 prometheus::Counter& outputs_kept = metrics::counter(
     "retention_kept_total", "Files that stay, because only their tasks' ids say that they are old");
 prometheus::Gauge& distrusted = metrics::gauge(
@@ -154,7 +152,7 @@ bool delete_orphans_of(const BlobSlot& slot,
 std::optional<Removal> remove_old(BlobStore& blobs,
                                   const std::string& key,
                                   const std::stop_token& stop) {
-  static Occasionally failed, not_ours;
+  static Occasionally failed;
   const auto removed = counted(BlobOp::kRemove, blobs.remove(key, stop));
   if (!removed) {
     if (!stop.stop_requested() && failed.due()) {
@@ -163,13 +161,7 @@ std::optional<Removal> remove_old(BlobStore& blobs,
     return std::nullopt;
   }
   if (*removed == Removal::kNotOurs) {
-    // Nobody can wait for it: everything that is older than the mark counts as done.
-    if (not_ours.due()) {
-      log::error(
-          "an old file stays for good: its key is sealed neither with BLOB_SIGNING_KEY "
-          "nor with BLOB_SIGNING_KEY_OLD");
-    }
-    outputs_not_ours.Increment();
+    stays_for_good();  // Nobody can wait for it: what is older than the mark counts as done.
   } else {
     outputs_deleted.Increment();
   }
@@ -339,8 +331,15 @@ std::size_t delete_old_outputs(store::TaskStore& store,
       return count;
     }
     outputs_kept.Increment(static_cast<double>(old->kept));
-    // One that nobody can remove keeps no other: the eraser goes on with it.
-    const auto noted = store.note_deletions(*failed, kNotedMax);
+    // One that nobody can remove keeps no other: the eraser goes on with it. It has been there for
+    // what an owner deleted, though that may have come back, with a folder that was not mounted.
+    std::vector<TaskId> to_note = *failed;
+    for (const store::TaskOutput& file : old->files) {
+      if (file.noted) {
+        std::erase(to_note, file.task);
+      }
+    }
+    const auto noted = store.note_deletions(to_note, kNotedMax);
     if (!noted || !*noted) {
       static Occasionally many;
       if (noted && many.due()) {
