@@ -50,6 +50,22 @@ TEST(Kana, StemsBeforeASmallTsuAreRead) {
   }
 }
 
+TEST(Kana, ParticlesAndHoursAreSaidAsTheyAreSpoken) {
+  const std::vector<std::pair<std::string, std::string>> table = {
+      {"今日は天気がいい", "きょう わ てんき がいい"},
+      {"私は", "わたし わ"},
+      {"10時に、3時間", "10 じ に 、 3 じかん"},
+      {"10時は", "10 じ わ"},
+      {"母", "はは"},
+  };
+  for (const auto& [in, out] : table) {
+    EXPECT_EQ(read(in), out) << in;
+  }
+  // iconv made ASCII of them, whose names were said.
+  EXPECT_EQ(read("¥500").find('\\'), std::string::npos);
+  EXPECT_EQ(read("\u203E").find('~'), std::string::npos);
+}
+
 TEST(Kana, WordsThatItKnowsStayWhole) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"空っぽ", "からっぽ"},
@@ -57,7 +73,7 @@ TEST(Kana, WordsThatItKnowsStayWhole) {
       {"葉っぱ", "はっぱ"},
       {"根っこ", "ねっこ"},
       {"真っ赤", "まっか"},
-      {"東京へ行きます", "とうきょう へ いき ます"},
+      {"東京へ行きます", "とうきょう え いき ます"},
       {"abc 😀 日本", "abc 😀 にっぽん"},
       {"", ""},
       {"っ", "っ"},

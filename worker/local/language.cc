@@ -66,9 +66,10 @@ std::optional<std::string_view> by_letters(std::string_view text, std::string_vi
 }
 
 // A code that libcld2 is sure of.
-std::optional<std::string_view> detected(std::string_view text) {
+std::optional<std::string_view> detected(std::string_view text,
+                                         CLD2::Language expected = CLD2::UNKNOWN_LANGUAGE) {
   constexpr int kMostOfIt = 80;  // percent: a quotation does not change who speaks
-  const CLD2::CLDHints hints{nullptr, nullptr, CLD2::UNKNOWN_ENCODING, CLD2::UNKNOWN_LANGUAGE};
+  const CLD2::CLDHints hints{nullptr, nullptr, CLD2::UNKNOWN_ENCODING, expected};
   std::array<CLD2::Language, 3> languages{};
   std::array<int, 3> percent{};
   std::array<double, 3> scores{};
@@ -98,8 +99,20 @@ std::span<const SharedScript> shared_scripts() {
   return kLanguages;
 }
 
-std::optional<std::string_view> voice_by_language(std::string_view text, std::string_view script) {
-  const std::optional<std::string_view> code = detected(text);
+std::optional<std::string_view> voice_by_language(std::string_view text,
+                                                  std::string_view script,
+                                                  std::string_view against) {
+  std::optional<std::string_view> code = detected(text);
+  // Of British and American English the one row says both.
+  const std::string_view own = against == "en" ? "en-us" : against;
+  const auto* const expected =
+      std::find_if(kLanguages.begin(), kLanguages.end(), [&](const SharedScript& language) {
+        return language.script == script && language.voice == own;
+      });
+  if (code && expected != kLanguages.end() && *code != expected->code &&
+      detected(text, CLD2::GetLanguageFromName(std::string(expected->code).c_str())) != code) {
+    code.reset();
+  }
   const auto* const found =
       std::find_if(kLanguages.begin(), kLanguages.end(), [&](const SharedScript& language) {
         return language.script == script && language.code == code;

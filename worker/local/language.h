@@ -22,7 +22,11 @@ std::span<const SharedScript> shared_scripts();
 
 // The voice for `text`, whose letters are all of `script`: by libcld2, where that is reliable, else
 // by letters that only one of its languages has. Nullopt where neither is sure, as of most single
-// words, or where the language has no voice.
-std::optional<std::string_view> voice_by_language(std::string_view text, std::string_view script);
+// words, or where the language has no voice. Where `against` is a voice of that script libcld2 has
+// to be sure of another language also if it expects that voice's: of short sentences it is wrong
+// now and then ("Batterie faible." is no English).
+std::optional<std::string_view> voice_by_language(std::string_view text,
+                                                  std::string_view script,
+                                                  std::string_view against = {});
 
 }  // namespace audiogen

@@ -14,6 +14,7 @@
 #include "worker/audio/levels.h"
 #include "worker/audio/pipeline.h"
 #include "worker/audio/stretch.h"
+#include "worker/local/numbers.h"
 #include "worker/local/stage.h"
 
 namespace audiogen {
@@ -66,7 +67,7 @@ std::vector<speech::Utterance> utterances_of(const std::vector<TextRun>& runs,
                          static_cast<std::uint32_t>(std::lround(voice.english.breath * 1000))});
     } else {
       out.push_back({.voice = voice_name(run.language, voice),
-                     .text = run.text,
+                     .text = with_numbers_said(run.text, run.language),
                      .kanji_to_kana = run.language == "ja"});
     }
   }
@@ -102,11 +103,19 @@ std::vector<std::vector<speech::Utterance>> attempts_for(const std::vector<TextR
   });
   const std::vector<TextRun> sentences =
       split_sentences(plain.empty() ? runs : plain, kSentenceMax);
+  std::vector<std::vector<speech::Utterance>> out = {utterances_of(runs, voice),
+                                                     utterances_of(sentences, voice)};
+  // Of other letters than Latin ones an English voice would say the names.
   std::vector<speech::Utterance> plainest;
   for (const TextRun& run : sentences) {
-    plainest.push_back({.voice = voice_name("en-us", voice), .text = run.text});
+    if (auto text = to_ascii(run.text)) {
+      plainest.push_back({.voice = voice_name("en-us", voice), .text = *std::move(text)});
+    }
   }
-  return {utterances_of(runs, voice), utterances_of(sentences, voice), std::move(plainest)};
+  if (plainest.size() == sentences.size()) {
+    out.push_back(std::move(plainest));
+  }
+  return out;
 }
 
 // Of 16-bit samples.
@@ -226,6 +235,7 @@ struct LocalProvider::Reading {
   std::uint32_t seconds_max;
   std::chrono::steady_clock::time_point out_of_time;
 
+  bool named() const { return speaker(request.voice).has_value(); }
   bool refers() const { return !request.audio_references.empty(); }
   // What there is to be read of `words`.
   std::string cleaned(std::string_view words) const {
@@ -265,7 +275,8 @@ Result<Audio, ProviderFault> LocalProvider::narrate(const Reading& reading) {
   if (!has_voices(cleaned)) {
     return no_voice();
   }
-  const std::vector<TextRun> runs = split_languages(drop_unread(cleaned), reading.voice.language);
+  const std::vector<TextRun> runs =
+      split_languages(drop_unread(cleaned), reading.voice.language, reading.named());
   Result<Spoken, ProviderFault> spoken =
       speak(reading, runs, reading.request.pitch, reading.seconds_max);
   if (!spoken) {
@@ -308,7 +319,8 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
       piece.clear();
     }
   }
-  const std::vector<std::vector<TextRun>> runs = split_languages(pieces, reading.voice.language);
+  const std::vector<std::vector<TextRun>> runs =
+      split_languages(pieces, reading.voice.language, reading.named());
   const bool flite = std::all_of(runs.begin(), runs.end(), [](const auto& piece) {
     return std::all_of(piece.begin(), piece.end(), text_for_flite);
   });

@@ -14,6 +14,7 @@
 
 #include "common/base/ascii.h"
 #include "worker/local/language.h"
+#include "worker/local/numbers.h"
 
 namespace audiogen {
 namespace {
@@ -25,7 +26,7 @@ constexpr std::size_t kRunMax = 40;
 // Of a clause of more Chinese characters than 199 espeak-ng 1.51 says no more.
 constexpr std::size_t kHanMax = 100;
 constexpr std::size_t kHanOfDigit = 2;  // As many are said of it: "五百".
-constexpr char32_t kPause = 0x3001;     // IDEOGRAPHIC COMMA
+constexpr char32_t kHanPause = 0x3001;  // IDEOGRAPHIC COMMA
 // Where no grapheme ends: a chain of joined emoji is cut anyway.
 constexpr std::size_t kRunMaxForced = 80;
 // More unread letters than one in so many, or so many on end, are words and no decoration.
@@ -126,6 +127,11 @@ bool is_unwanted(char32_t c) {
          kind == UTF8PROC_CATEGORY_CS;
 }
 
+// Marks that stand between words or draw them out, which engines would name: "tilde".
+bool is_said_by_name(char32_t c) {
+  return c == U'~' || c == 0x301C || c == 0x30FB;
+}
+
 std::u32string drop_unspeakable(const std::u32string& in) {
   std::u32string out;
   out.reserve(in.size());
@@ -149,7 +155,11 @@ std::u32string drop_unspeakable(const std::u32string& in) {
     if (marks > kMarksMax) {
       continue;
     }
-    out.push_back(c != kLineEnd && is_unwanted(c) ? U' ' : c);
+    if (c == 0x02BC) {
+      c = U'\'';  // The letter, of which engines say its name: "п\u02BCять".
+    }
+    const bool silent = is_unwanted(c) || is_said_by_name(c);
+    out.push_back(c != kLineEnd && silent ? U' ' : c);
   }
   return out;
 }
@@ -230,6 +240,9 @@ constexpr auto kAscii = std::to_array<Ascii>({
     {U'”', "\""},
     {U'–', ", "},
     {U'—', ", "},
+    {U'№', " number "},
+    {U'℠', " "},
+    {U'™', " "},
     {U'⁄', " over "},
     {U'−', "-"},
     {U'<', " "},
@@ -297,7 +310,7 @@ std::optional<std::string_view> script_of(char32_t c) {
 // Where engines end a word by themselves. Japanese and Chinese have no spaces: cut after so many
 // characters, anywhere, every fortieth word was read as two others ("大|人").
 bool ends_run(char32_t c) {
-  return is_space(c) || c == kPause || c == 0x3002 || script_of(c) == kHan;
+  return is_space(c) || c == kHanPause || c == 0x3002 || script_of(c) == kHan;
 }
 
 bool is_quote_of_han(char32_t c) {
@@ -309,7 +322,7 @@ bool is_quote_of_han(char32_t c) {
 enum class ClauseEnd { kNone, kAsItIs, kWithSpace };
 ClauseEnd clause_end(const std::u32string& text, std::size_t at) {
   const char32_t c = text[at];
-  if (c == kPause || c == 0x3002) {
+  if (c == kHanPause || c == 0x3002) {
     return ClauseEnd::kAsItIs;
   }
   if (std::u32string_view(U",.;:!?").find(c) == std::u32string_view::npos) {
@@ -351,7 +364,7 @@ std::u32string break_long_runs(const std::u32string& in) {
       // Neither within a number nor between it and what it counts.
       if (han > kHanMax && before != Spoken::kDigit &&
           (spoken == Spoken::kOfHan || before == Spoken::kOfHan)) {
-        out.push_back(kPause);
+        out.push_back(kHanPause);
         han = more;
       }
     } else if (end != ClauseEnd::kNone || script_of(in[i]) == kJapanese) {
@@ -432,16 +445,18 @@ bool append_ascii(std::string& out, char32_t c) {
   return whole;
 }
 
-// The voice for all of `code_points` that are of `script`, where their language is certain.
+// The voice for all of `code_points` that are of `script`, where their language is certain; also
+// against that of the voice `against`, if there is one.
 std::optional<std::string_view> voice_for_script(const std::u32string& code_points,
-                                                 std::string_view script) {
+                                                 std::string_view script,
+                                                 std::string_view against) {
   std::string text;
   for (const char32_t c : code_points) {
     if (!is_letter(c) || is_shared_letter(c) || script_of(c) == script) {
       append(text, c);
     }
   }
-  return voice_by_language(text, script);
+  return voice_by_language(text, script, against);
 }
 
 // Voices that read Latin letters as their own language; the others leave them to English.
@@ -451,8 +466,11 @@ bool is_latin_language(std::string_view language) {
   });
 }
 
-// What NFKC would make letters of, and is read as what it is: "1º", "3ª", "5 µm".
-constexpr std::u32string_view kKept = U"\u00AA\u00B5\u00BA";
+// What NFKC would make letters or several numbers of, and is read as what it is: "1º", "3ª", "5
+// µm", fractions, "Windows™", "№ 5"; and the vowels of Thai and Lao that it would cut in two, of
+// which engines know neither half ("น้ำ").
+constexpr std::u32string_view kKept =
+    U"\u00AA\u00B5\u00BA\u00BC\u00BD\u00BE\u2116\u2120\u2122\u0E33\u0EB3";
 
 bool is_superscript(char32_t c) {
   return c == 0x00B2 || c == 0x00B3 || c == 0x00B9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079);
@@ -547,55 +565,6 @@ std::u32string normalized(const std::u32string& in) {
     return {};
   }
   return to_code_points({reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)});
-}
-
-// The numbers around a fraction slash as English says them: "1⁄2" is "1 half", and behind a number
-// of its own "and 1 half".
-std::string with_fractions_said(std::string_view text) {
-  constexpr auto kParts = std::to_array<std::string_view>({"",
-                                                           "",
-                                                           " half",
-                                                           " third",
-                                                           " quarter",
-                                                           " fifth",
-                                                           " sixth",
-                                                           " seventh",
-                                                           " eighth",
-                                                           " ninth",
-                                                           " tenth"});
-  constexpr std::string_view kSlash = "\u2044";
-  const auto digits_at = [&](std::size_t at) {
-    return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
-  };
-  std::string out;
-  std::size_t number_from = 0;  // Where the number before the slash stands in `out`.
-  bool after_number = false;    // Another one, and a space, stand before that.
-  while (!text.empty()) {
-    if (const std::size_t digits = digits_at(0); digits > 0) {
-      after_number = out.size() >= 2 && out.back() == ' ' && ascii::is_digit(out[out.size() - 2]);
-      number_from = out.size();
-      out += text.substr(0, digits);
-      text.remove_prefix(digits);
-      const std::size_t below = text.starts_with(kSlash) ? digits_at(kSlash.size()) : 0;
-      std::size_t part = 0;
-      const char* const begin = text.data() + std::min(kSlash.size(), text.size());
-      if (below == 0 || std::from_chars(begin, begin + below, part).ec != std::errc{} || part < 2 ||
-          part >= kParts.size()) {
-        continue;
-      }
-      const bool one = out.substr(number_from) == "1";
-      if (after_number) {
-        out.insert(number_from, "and ");
-      }
-      out += kParts[part];
-      out += one ? "" : "s";
-      text.remove_prefix(kSlash.size() + below);
-    } else {
-      out += text.front();
-      text.remove_prefix(1);
-    }
-  }
-  return out;
 }
 
 }  // namespace
@@ -695,7 +664,7 @@ std::string drop_unread(std::string_view text) {
 
 std::optional<std::string> to_ascii(std::string_view text) {
   std::string out;
-  for (const char32_t c : to_code_points(with_fractions_said(text))) {
+  for (const char32_t c : to_code_points(with_english_numbers_said(text))) {
     if (!append_ascii(out, c) && (script_of(c) || is_number(c))) {
       return std::nullopt;
     }
@@ -703,7 +672,7 @@ std::optional<std::string> to_ascii(std::string_view text) {
   return has_words(out) ? std::optional(std::move(out)) : std::nullopt;
 }
 
-std::vector<TextRun> split_languages(std::string_view text, std::string_view language) {
+std::vector<TextRun> split_languages(std::string_view text, std::string_view language, bool named) {
   const std::u32string code_points = to_code_points(text);
   const bool has_kana = std::any_of(
       code_points.begin(), code_points.end(), [](char32_t c) { return script_of(c) == kJapanese; });
@@ -717,7 +686,9 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
       return row.script == script && row.voice == language;
     });
     const std::string_view usual = script == kLatin ? latin : own ? language : script;
-    const std::string_view voice = voice_for_script(code_points, script).value_or(usual);
+    const std::string_view voice =
+        voice_for_script(code_points, script, named && usual == language ? usual : "")
+            .value_or(usual);
     // Who speaks English keeps the English that is theirs.
     return voice == "en-us" && usual == "en" ? usual : voice;
   };
@@ -771,7 +742,8 @@ std::vector<TextRun> split_languages(std::string_view text, std::string_view lan
 }
 
 std::vector<std::vector<TextRun>> split_languages(const std::vector<std::string>& pieces,
-                                                  std::string_view language) {
+                                                  std::string_view language,
+                                                  bool named) {
   std::string text;
   for (const std::string& piece : pieces) {
     text += piece;
@@ -779,7 +751,7 @@ std::vector<std::vector<TextRun>> split_languages(const std::vector<std::string>
   }
   std::vector<std::vector<TextRun>> out(pieces.size());
   std::size_t piece = 0;
-  for (const TextRun& run : split_languages(text, language)) {
+  for (const TextRun& run : split_languages(text, language, named)) {
     std::string_view rest = run.text;
     for (;;) {
       const std::size_t end = rest.find(kPieceEnd);

@@ -18,11 +18,11 @@ struct TextRun {
 };
 
 // NFKC; controls (except line ends), bidirectional and private characters become spaces; joiners
-// and variation selectors stay only inside emoji; at most four marks per letter; a space between a
-// number and its fraction or exponent; one after 40 characters without one, since long runs
-// overflow buffers of speech engines, but not where they end words by themselves, as at Chinese
-// characters, of which a hundred have a pause behind them. At most kCleanMax code points. Empty
-// when `prompt` is no valid UTF-8.
+// and variation selectors stay only inside emoji; at most four marks per letter; a space for marks
+// that engines would name ("~"), and between a number and its fraction or exponent; one after 40
+// characters without one, since long runs overflow buffers of speech engines, but not where they
+// end words by themselves, as at Chinese characters, of which a hundred have a pause behind them.
+// At most kCleanMax code points. Empty when `prompt` is no valid UTF-8.
 std::string clean_text(std::string_view prompt);
 inline constexpr std::size_t kCleanMax = 8192;  // far more than two minutes of speech
 
@@ -55,15 +55,19 @@ std::string drop_unread(std::string_view text);
 
 // Cuts cleaned text by script, and finds the language of each (worker/local/language.h). `language`
 // is the voice's own: it speaks what neither decides. Punctuation and digits stay with the run
-// before them, but where its voice has no numbers: those are English. At most kRunsMax runs: the
-// last one then holds the rest.
-std::vector<TextRun> split_languages(std::string_view text, std::string_view language);
+// before them, but where its voice has no numbers: those are English. `named`: the client asked for
+// this voice, so that another language takes the text from it only if it would be told from the
+// voice's own also by who expects that. At most kRunsMax runs: the last one then holds the rest.
+std::vector<TextRun> split_languages(std::string_view text,
+                                     std::string_view language,
+                                     bool named = false);
 inline constexpr std::size_t kRunsMax = 1024;
 
 // The same of pieces of one text, which are spoken apart: the runs of each. What decides on a
 // language is all of the text.
 std::vector<std::vector<TextRun>> split_languages(const std::vector<std::string>& pieces,
-                                                  std::string_view language);
+                                                  std::string_view language,
+                                                  bool named = false);
 
 // Cuts every run after its sentences, and at a space where a sentence is longer than `bytes_max`.
 std::vector<TextRun> split_sentences(const std::vector<TextRun>& runs, std::size_t bytes_max);

@@ -11,6 +11,7 @@ extern "C" {  // its header forgets to say so
 #include <libkakasi.h>
 }
 
+#include "common/base/ascii.h"
 #include "common/base/utf8.h"
 
 namespace audiogen::speech {
@@ -68,7 +69,9 @@ std::string to_euc_jp(iconv_t converter, std::string_view character) {
         return known.lacking == character;
       });
   std::string out = recode(converter, variant == kVariants.end() ? character : variant->known);
-  return out.starts_with(kThirdSet) ? std::string() : out;
+  // iconv has the yen sign and the overline as "\\" and "~" of ASCII, which are said by name.
+  const bool is_ascii = out.size() == 1 && character.size() > 1;
+  return out.starts_with(kThirdSet) || is_ascii ? std::string() : out;
 }
 
 constexpr std::string_view kSmallTsu = "\u3063";
@@ -112,6 +115,21 @@ std::string without_cuts(std::string_view kana) {
       out += kana.front();
     }
     kana = behind;
+  }
+  return out;
+}
+
+// Particles are not written as they are said: "は" is "わ" where it is a word by itself, "へ" is
+// "え".
+std::string with_particles_said(std::string_view kana) {
+  std::string out;
+  while (!kana.empty()) {
+    const std::size_t end = std::min(kana.find(' '), kana.size());
+    const std::string_view word = kana.substr(0, end);
+    out += word == "は" ? "わ" : word == "へ" ? "え" : word;
+    const std::size_t spaces = std::min(kana.find_first_not_of(' ', end), kana.size()) - end;
+    out.append(spaces, ' ');
+    kana.remove_prefix(end + spaces);
   }
   return out;
 }
@@ -161,7 +179,7 @@ std::string KanaReader::convert(const std::string& euc_jp) const {
   char* const kana = kakasi_do(in.data());
   std::string out = kana != nullptr ? recode(to_utf8_, kana) : std::string();
   kakasi_free(kana);
-  return without_cuts(out);
+  return with_particles_said(without_cuts(out));
 }
 
 // What has gathered, read to its end.
@@ -215,6 +233,20 @@ bool KanaReader::loses_stem(std::span<const std::string_view> characters, std::s
          std::any_of(left.begin(), left.end(), is_kanji);
 }
 
+// Does it count hours? kakasi reads that kanji as "とき" behind a digit.
+bool is_hour(std::span<const std::string_view> characters, std::size_t at) {
+  const bool digit_before =
+      at > 0 && characters[at - 1].size() == 1 && ascii::is_digit(characters[at - 1].front());
+  return characters[at] == "時" && digit_before &&
+         (at + 1 == characters.size() || characters[at + 1] != "間");
+}
+
+// Is it the particle behind "today"? kakasi takes both together for "こんにちは".
+bool is_behind_today(std::span<const std::string_view> characters, std::size_t at) {
+  return at >= 2 && characters[at] == "は" && characters[at - 1] == "日" &&
+         characters[at - 2] == "今";
+}
+
 std::string KanaReader::read(std::string_view text) const {
   if (to_euc_jp_ == reinterpret_cast<iconv_t>(-1) || to_utf8_ == reinterpret_cast<iconv_t>(-1)) {
     return std::string(text);
@@ -224,6 +256,13 @@ std::string KanaReader::read(std::string_view text) const {
   for (std::size_t i = 0; i < characters.size(); ++i) {
     if (loses_stem(characters, i)) {
       out += read_stem(std::exchange(convertible, {}));
+    }
+    if (is_behind_today(characters, i)) {
+      out += convert(std::exchange(convertible, {})) + " ";
+    }
+    if (is_hour(characters, i)) {
+      out += convert(std::exchange(convertible, {})) + " じ ";
+      continue;
     }
     const std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
     if (!euc_jp.empty()) {

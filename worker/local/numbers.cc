@@ -1,0 +1,277 @@
+#include "worker/local/numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <optional>
+#include <system_error>
+
+#include "common/base/ascii.h"
+
+namespace audiogen {
+namespace {
+
+constexpr std::string_view kSlash = "\u2044", kEnDash = "\u2013", kMinus = "\u2212";
+
+// Those that are kept as they are when a text is cleaned.
+constexpr auto kFractions = std::to_array<std::string_view>({"½", "¼", "¾"});
+constexpr auto kInDigits =
+    std::to_array<std::string_view>({"1\u2044"
+                                     "2",
+                                     "1\u2044"
+                                     "4",
+                                     "3\u2044"
+                                     "4"});
+using Words = std::array<std::string_view, kFractions.size()>;
+
+struct NumberWords {
+  std::string_view voice;
+  std::string_view minus;  // "": the engine says it
+  Words alone, after_number;
+};
+constexpr Words kOwn{};  // the engine's own are good
+constexpr auto kNumberWords = std::to_array<NumberWords>({
+    {"ar", "ناقص ", {"نصف", "ربع", "ثلاثة أرباع"}, {"ونصف", "وربع", "وثلاثة أرباع"}},
+    {"cmn-latn-pinyin",
+     "负",
+     {"二分之一", "四分之一", "四分之三"},
+     {"又二分之一", "又四分之一", "又四分之三"}},
+    {"da", "minus ", kOwn, kOwn},
+    {"de", "", kOwn, kOwn},
+    {"en", "", kOwn, kOwn},
+    {"en-us", "", kOwn, kOwn},
+    {"es",
+     "menos ",
+     {"medio", "un cuarto", "tres cuartos"},
+     {"y medio", "y un cuarto", "y tres cuartos"}},
+    {"fr",
+     "moins ",
+     {"un demi", "un quart", "trois quarts"},
+     {"et demi", "et quart", "trois quarts"}},
+    {"hu", "mínusz ", kOwn, kOwn},
+    {"it", "", kOwn, kOwn},
+    {"ja",
+     "マイナス",
+     {"にぶんのいち", "よんぶんのいち", "よんぶんのさん"},
+     {"と にぶんのいち", "と よんぶんのいち", "と よんぶんのさん"}},
+    {"ko",
+     "마이너스 ",
+     {"이분의 일", "사분의 일", "사분의 삼"},
+     {"와 이분의 일", "와 사분의 일", "와 사분의 삼"}},
+    {"nl",
+     "",
+     {"een half", "een kwart", "drie kwart"},
+     {"en een half", "en een kwart", "en drie kwart"}},
+    {"pl", "minus ", kOwn, kOwn},
+    {"pt", "", kOwn, kOwn},
+    {"ru",
+     "минус ",
+     {"половина", "четверть", "три четверти"},
+     {"с половиной", "с четвертью", "и три четверти"}},
+    {"tr", "eksi ", {"yarım", "çeyrek", "dörtte üç"}, {"buçuk", "bir çeyrek", "dörtte üç"}},
+    {"uk",
+     "мінус ",
+     {"половина", "чверть", "три чверті"},
+     {"з половиною", "з чвертю", "і три чверті"}},
+});
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  for (auto at = text.find(from); at != std::string_view::npos; at = text.find(from)) {
+    out.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
+  }
+  return out.append(text);
+}
+
+std::size_t digits_of(std::string_view text) {
+  return std::min(text.find_first_not_of("0123456789"), text.size());
+}
+
+// Of "1,200.50" all of it, of "5." the five.
+std::size_t number_of(std::string_view text) {
+  std::size_t end = digits_of(text);
+  while (end > 0 && end + 1 < text.size() && (text[end] == ',' || text[end] == '.') &&
+         ascii::is_digit(text[end + 1])) {
+    end += 1 + digits_of(text.substr(end + 1));
+  }
+  return end;
+}
+
+bool is_after_number(std::string_view before) {
+  const bool spaced = before.ends_with(' ');
+  before.remove_suffix(spaced ? 1 : 0);
+  return !before.empty() && ascii::is_digit(before.back());
+}
+
+// The sign before a number; 0: there is none.
+std::size_t minus_of(std::string_view text) {
+  for (const std::string_view sign : {std::string_view("-"), kMinus, kEnDash}) {
+    if (text.starts_with(sign) && digits_of(text.substr(sign.size())) > 0) {
+      return sign.size();
+    }
+  }
+  return 0;
+}
+bool begins_word(std::string_view before) {
+  return before.empty() || before.back() == ' ' || before.back() == '\n' || before.back() == '(';
+}
+
+// The numbers around a fraction slash as English says them: "1⁄2" is "1 half", and behind a number
+// of its own "and 1 half".
+std::string with_fractions_said(std::string_view text) {
+  constexpr auto kParts = std::to_array<std::string_view>({"",
+                                                           "",
+                                                           " half",
+                                                           " third",
+                                                           " quarter",
+                                                           " fifth",
+                                                           " sixth",
+                                                           " seventh",
+                                                           " eighth",
+                                                           " ninth",
+                                                           " tenth"});
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t digits = digits_of(text);
+    if (digits == 0) {
+      out += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view above = text.substr(0, digits);
+    text.remove_prefix(digits);
+    const std::size_t below =
+        text.starts_with(kSlash) ? digits_of(text.substr(kSlash.size())) : std::size_t{0};
+    std::size_t part = 0;
+    const char* const begin = text.data() + std::min(kSlash.size(), text.size());
+    const bool said = below > 0 && std::from_chars(begin, begin + below, part).ec == std::errc{} &&
+                      part >= 2 && part < kParts.size();
+    if (said && out.ends_with(' ') && is_after_number(out)) {
+      out += "and ";
+    }
+    out += above;
+    if (said) {
+      out.append(kParts[part]).append(above == "1" ? "" : "s");
+      text.remove_prefix(kSlash.size() + below);
+    }
+  }
+  return out;
+}
+
+struct Money {
+  std::string_view sign, one, many;
+};
+constexpr auto kMoney = std::to_array<Money>({{"£", "pound", "pounds"},
+                                              {"€", "euro", "euros"},
+                                              {"¥", "yen", "yen"},
+                                              {"₩", "won", "won"},
+                                              {"₹", "rupee", "rupees"},
+                                              {"₽", "ruble", "rubles"}});
+struct Multiple {
+  std::string_view written, said;
+};
+constexpr auto kMultiples = std::to_array<Multiple>({{" thousand", " thousand"},
+                                                     {" million", " million"},
+                                                     {" billion", " billion"},
+                                                     {" trillion", " trillion"},
+                                                     {"bn", " billion"},
+                                                     {"k", " thousand"},
+                                                     {"m", " million"}});
+
+// A sum that begins with its sign, and how much of `text` it is.
+struct Sum {
+  std::string said;
+  std::size_t size = 0;
+};
+std::optional<Sum> sum_of(std::string_view text) {
+  constexpr std::size_t kCents = 2;  // digits
+  const auto* const money = std::find_if(
+      kMoney.begin(), kMoney.end(), [&](const Money& one) { return text.starts_with(one.sign); });
+  if (money == kMoney.end()) {
+    return std::nullopt;
+  }
+  std::string_view rest = text.substr(money->sign.size());
+  rest.remove_prefix(rest.starts_with(' ') ? 1 : 0);
+  const std::string_view number = rest.substr(0, number_of(rest));
+  if (number.empty()) {
+    return std::nullopt;
+  }
+  rest.remove_prefix(number.size());
+  Sum out{.said = std::string(number)};
+  for (const Multiple& multiple : kMultiples) {
+    const bool ends =
+        rest.size() == multiple.written.size() ||
+        (rest.size() > multiple.written.size() && !ascii::is_alnum(rest[multiple.written.size()]));
+    if (rest.starts_with(multiple.written) && ends) {
+      out.said.append(multiple.said).append(" ").append(money->many);
+      rest.remove_prefix(multiple.written.size());
+      out.size = text.size() - rest.size();
+      return out;
+    }
+  }
+  const std::size_t point = number.rfind('.');
+  const bool has_cents = point != std::string_view::npos && number.size() - point - 1 == kCents;
+  const std::string_view whole = has_cents ? number.substr(0, point) : number;
+  out.said = std::string(whole) + " " + std::string(whole == "1" ? money->one : money->many);
+  if (has_cents && number.substr(point + 1) != "00") {
+    out.said.append(" ").append(number.substr(point + 1));
+  }
+  out.size = text.size() - rest.size();
+  return out;
+}
+
+}  // namespace
+
+std::string with_english_numbers_said(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    if (const auto sum = sum_of(text); sum && !is_after_number(out)) {
+      out += sum->said;
+      text.remove_prefix(sum->size);
+    } else if (text.starts_with(kEnDash) && digits_of(text.substr(kEnDash.size())) > 0) {
+      out += '-';
+      text.remove_prefix(kEnDash.size());
+    } else {
+      out += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  for (std::size_t i = 0; i < kFractions.size(); ++i) {
+    out = replaced(out, kFractions[i], kInDigits[i]);
+  }
+  return with_fractions_said(out);
+}
+
+std::string with_numbers_said(std::string_view text, std::string_view voice) {
+  const auto* const words =
+      std::find_if(kNumberWords.begin(), kNumberWords.end(), [&](const NumberWords& row) {
+        return row.voice == voice;
+      });
+  if (words == kNumberWords.end()) {
+    return replaced(text, kFractions.back(), kInDigits.back());
+  }
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t minus = minus_of(text);
+    const auto* const fraction =
+        std::find_if(kFractions.begin(), kFractions.end(), [&](std::string_view one) {
+          return text.starts_with(one);
+        });
+    const auto index = static_cast<std::size_t>(fraction - kFractions.begin());
+    if (minus > 0 && begins_word(out) && !words->minus.empty()) {
+      out += words->minus;
+      text.remove_prefix(minus);
+    } else if (fraction != kFractions.end() && !words->alone[index].empty()) {
+      out += (is_after_number(out) ? words->after_number : words->alone)[index];
+      text.remove_prefix(fraction->size());
+    } else {
+      out += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
+}  // namespace audiogen
