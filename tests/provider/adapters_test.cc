@@ -409,6 +409,7 @@ TEST(Openai, AnErrorWith200IsOne) {
   EXPECT_EQ(with(R"({"error":{"code":"insufficient_quota"}})"),
             "misconfigured HTTP 200 insufficient_quota");
   EXPECT_EQ(with(R"({"error":"overloaded"})"), "try_next HTTP 200 200");
+  EXPECT_EQ(with("\n {\"error\":\"overloaded\"}"), "try_next HTTP 200 200");
   EXPECT_THAT(with(R"({"error":null,"id":"x"})"), EndsWith(", paid"));
   EXPECT_THAT(with(R"({"error":"","id":"x"})"), EndsWith(", paid"));
   EXPECT_THAT(with(R"({"id":"x"})"), EndsWith(", paid"));

@@ -559,6 +559,36 @@ TEST_P(Polled, WhatMayGoOnIsStopped) {
       200, is_fal() ? R"({"status":"COMPLETED","error":"failed"})" : R"({"status":"failed"})")));
 }
 
+// It is paid, and told of before it is everywhere.
+TEST_P(Polled, AFileThatIsNotThereYetIsLookedForAgain) {
+  const auto asked = [](Talk& talk) {
+    talk.begin();
+    talk.say(json(200, ticket()));
+    if (is_fal()) {
+      talk.say(json(200, R"({"status":"COMPLETED"})"));
+    }
+    return talk.say(json(200,
+                         is_fal() ? R"({"audio":{"url":"https://cdn.example/a"}})"
+                                  : R"({"status":"succeeded","output":"https://cdn.example/a"})"));
+  };
+  Talk late(*GetParam());
+  const std::string file = asked(late);
+  ASSERT_EQ(file, "ask GET https://cdn.example/a");
+  EXPECT_EQ(late.say(json(404, "")), file);
+  EXPECT_GT(late.ask().delay, 500ms);
+  EXPECT_EQ(late.say(json(403, "<Error/>")), file);
+  EXPECT_EQ(late.say(wav_file()), "audio");
+
+  Talk never(*GetParam());
+  asked(never);
+  int times = 1;
+  while (never.say(json(404, "")) == file) {
+    ++times;
+  }
+  EXPECT_EQ(times, 4);
+  EXPECT_TRUE(never.made());
+}
+
 TEST_P(Polled, SubmissionThatMayHaveArrivedIsUnknown) {
   Talk talk(*GetParam());
   talk.begin();

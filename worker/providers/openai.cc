@@ -202,7 +202,9 @@ std::optional<ProviderFault> refused_with_200(const ProviderEntry& entry,
                                               const http::ClientResponse& response,
                                               const GenerationRequest& request) {
   constexpr std::size_t kErrorMax = 65'536;  // No audio is read twice.
-  if (!response.body.starts_with('{') || response.body.size() > kErrorMax) {
+  const auto begin = response.body.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos || response.body[begin] != '{' ||
+      response.body.size() > kErrorMax) {
     return std::nullopt;
   }
   rapidjson::Document document;

@@ -30,6 +30,9 @@ constexpr std::size_t kEchoMax = 48U << 20U;
 // them nearly half a minute.
 constexpr int kUnclearLeast = 8;
 
+// So often a file that is not where it was said to be is looked for again, for some five seconds.
+constexpr int kNotThereYet = 3;
+
 class PolledDialogue final : public Dialogue {
  public:
   PolledDialogue(std::shared_ptr<const ProviderEntry> entry,
@@ -274,7 +277,10 @@ class PolledDialogue final : public Dialogue {
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
     }
     if (answer->status != 200) {
-      if (wire::leaves_job_open(answer->status)) {
+      // A file may be told of before it is everywhere, and it is paid.
+      const bool not_yet =
+          (answer->status == 404 || answer->status == 403) && not_there_++ < kNotThereYet;
+      if (not_yet || wire::leaves_job_open(answer->status)) {
         return unclear_again(std::nullopt);
       }
       return wire::fault(Fault::kTryNext, *answer, "file", "x-request-id");
@@ -312,6 +318,7 @@ class PolledDialogue final : public Dialogue {
   std::string file_url_;   // Where the provider says that it is.
   std::string asked_url_;  // Moves along with redirects.
   int redirects_ = 0;
+  int not_there_ = 0;  // So often it was not, where it was said to be.
   std::optional<Thousandths> billed_;
   milliseconds pause_ = kPollFirst;
   std::size_t questions_ = 0;
