@@ -20,6 +20,9 @@ constexpr bool is_lower(char c) {
   return c >= 'a' && c <= 'z';
 }
 
+constexpr bool is_ascii(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
 constexpr bool is_alnum(char c) {
   return is_digit(c) || is_upper(c) || is_lower(c);
 }

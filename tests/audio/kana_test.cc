@@ -53,9 +53,16 @@ TEST(Kana, StemsBeforeASmallTsuAreRead) {
 TEST(Kana, ParticlesAndHoursAreSaidAsTheyAreSpoken) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"今日は天気がいい", "きょう わ てんき がいい"},
-      {"私は", "わたし わ"},
+      {"今日はいい天気です", "きょう わ いい てんき です"},
+      {"私は", "わたし わ "},
+      {"アメリカへは、これは", "アメリカ え  わ 、 これ わ "},
+      {"こんにちは", "こんにち わ "},
+      // Kanji that are read like particles, and what only contains them.
+      {"私の歯は白い", "わたし の は わ しろい"},
+      {"葉が緑", "は が みどり"},
+      {"おはよう", "おはよう"},
       {"10時に、3時間", "10 じ に 、 3 じかん"},
-      {"10時は", "10 じ わ"},
+      {"10時は", "10 じ  わ "},
       {"母", "はは"},
   };
   for (const auto& [in, out] : table) {

@@ -247,8 +247,17 @@ TEST(ToAscii, MoneyAndDashesAreSaid) {
       {"€ 1,200.5 million, £5m, ¥3bn, €20k",
        "1,200.5 million euros, 5 million pounds, 3 billion yen, 20 thousand euros"},
       {"£5 millionaires, £5 men", "5 pounds millionaires, 5 pounds men"},
+      {"£5M, €10K, £10million, £1.5tn, £3B",
+       "5 million pounds, 10 thousand euros, 10 million pounds, 1.5 trillion pounds, 3 billion "
+       "pounds"},
+      {"£500pcm and £250ish", " pounds 500pcm and  pounds 250ish"},
+      {"£10-15, €5–10 and £10-£20 million",
+       "10 to 15 pounds, 5 to 10 euros and 10 to 20 million pounds"},
+      {"£5-a-day", "5 pounds-a-day"},
+      {"£1½ million", " pounds 1 and 1 half million"},
       {"£ and 5 € 10", " pounds  and 5  euros  10"},
-      {"–5 °C, 5–10 km – far", "-5  degrees C, 5-10 km ,  far"},
+      {"–5 °C, 5–10 km – far", "-5  degrees C, 5 to 10 km ,  far"},
+      {"1939–1945, 1914–18, 60–40, 1.5–2", "1939 to 1945, 1914, 18, 60, 40, 1.5, 2"},
   };
   for (const auto& [in, out] : table) {
     EXPECT_EQ(to_ascii(clean_text(in)).value_or(""), out) << in;
@@ -263,15 +272,15 @@ TEST(WithNumbersSaid, InTheLanguagesWords) {
   for (const auto& [voice, in, out] :
        std::vector<Said>{{"es", "-5 y ½, 2½; 2-3, a-5", "menos 5 y medio, 2 y medio; 2-3, a-5"},
                          {"es", "¾ (–5)", "tres cuartos (menos 5)"},
-                         {"fr", "−5 °C\n-6", "moins 5 °C\nmoins 6"},
+                         {"fr", "−5 °C\n-6, le 5 –6 mai", "moins 5 °C\nmoins 6, le 5 –6 mai"},
+                         {"fr", "½kg, Windows™ № 5", "un demi kg, Windows  No 5"},
+                         {"ru", "Дом № 5", "Дом № 5"},
+                         {"ja", "気温は-5度、¥500", "気温はマイナス5度、500円"},
                          {"ru", "1½ и ¼", "1 с половиной и четверть"},
                          {"de", "-5, 2½ und ¾", "-5, 2 ½ und ¾"},
                          {"da", "-5 ½", "minus 5 ½"},
                          {"ja", "-5 2¼", "マイナス5 2 と よんぶんのいち"},
-                         {"hi",
-                          "-5 ½ ¾",
-                          "-5 ½ 3\u2044"
-                          "4"},
+                         {"hi", "-5 ½ ¾", "-5 1\u20442 3\u20444"},
                          {"es", "- 5 -x ½", "- 5 -x medio"}}) {
     EXPECT_EQ(with_numbers_said(clean_text(in), voice), out) << voice;
   }
@@ -292,7 +301,14 @@ TEST(SplitLanguages, WhoIsAskedForByNameReadsWhatMayBeHis) {
                         {"en", "I don't wanna die!", "en"},
                         {"de", "The train to the coast leaves in ten minutes.", "en-us"},
                         {"en-us", "Bonjour, le train pour la côte part dans dix minutes.", "fr"},
-                        {"ru", "Доброго ранку. Як справи?", "uk"}}) {
+                        {"ru", "Доброго ранку. Як справи?", "uk"},
+                        {"es",
+                         "O comboio para a costa parte daqui a dez minutos da linha três. Os "
+                         "passageiros que ainda não têm "
+                         "bilhete podem comprá-lo na bilheteira ao lado da entrada principal, que "
+                         "está aberta até às oito "
+                         "horas da noite.",
+                         "pt"}}) {
     const auto runs = split_languages(row.text, row.language, true);
     ASSERT_EQ(runs.size(), 1U) << row.text;
     EXPECT_EQ(runs.front().language, row.read_by) << row.text;

@@ -261,6 +261,15 @@ TEST(Fal, RefusalsAtEachStep) {
   expired.headers.emplace("x-fal-request-timeout-type", "user");
   EXPECT_EQ(polled(expired), "try_next: HTTP 504");
   EXPECT_EQ(fetched(expired), "try_next: HTTP 504");
+  // Of a text nobody is to think that it is the provider's failure, whatever it is told by.
+  EXPECT_EQ(polled(json(422, R"({"detail":"Prompt is too long"})")), "broken_by_input: HTTP 422");
+  EXPECT_EQ(fetched(json(422, R"({"detail":[{"loc":["body","prompt"],"msg":"m"}]})")),
+            "unsupported_input: HTTP 422");
+  EXPECT_EQ(polled(json(429, R"({"error_type":"rate_limited"})")),
+            "ask GET https://queue.example/s/r1");
+  http::ClientResponse retryable = json(400, "{}");
+  retryable.headers.emplace("x-fal-retryable", "true");
+  EXPECT_EQ(polled(retryable), "ask GET https://queue.example/s/r1");
 }
 
 // Models call it what they like.
@@ -537,6 +546,23 @@ TEST_P(Polled, AJobOnceTakenIsNotGivenUpLightly) {
   }
 }
 
+// What is done, and cannot be had, is lost sight of like any other.
+TEST(Fal, AResultThatIsNeverThereIsNotAskedForWithoutEnd) {
+  Talk talk(fal::kKind);
+  talk.begin(90s);
+  talk.say(json(200, kFalTicket));
+  std::string step;
+  int rounds = 0;
+  do {
+    ASSERT_LT(++rounds, 200);
+    talk.say(json(200, R"({"status":"COMPLETED"})"));
+    EXPECT_EQ(talk.withdrawal(), "nothing") << "it is done";
+    step = talk.say(json(503, "<html>"));
+    EXPECT_EQ(talk.withdrawal(), "nothing");
+  } while (step.starts_with("ask"));
+  EXPECT_EQ(step, "unknown_outcome: lost sight of the job after it was taken");
+}
+
 // Where nobody tells us how it stands any more, it goes on for all we know; where we are told that
 // it has ended, nothing does.
 TEST_P(Polled, WhatMayGoOnIsStopped) {
@@ -691,10 +717,15 @@ TEST_P(Polled, CancelAndTimeoutTellTheProvider) {
   const auto facts = another.facts;
   EXPECT_EQ(outcome(generate(*provider, std::move(another))), "unknown_outcome");
   EXPECT_TRUE(facts->goes_on);
+  EXPECT_EQ(count("/cancel"), 0U);
 
+  // But what its owner has canceled is nobody's.
   entry.timeout = 120s;
   provider = make_provider(entry, client);
-  auto running = start(*provider);
+  ProviderRequest owned = request_of();
+  owned.is_ours = [] { return false; };
+  owned.on_ticket = [](const std::string&) { return true; };
+  auto running = start(*provider, std::move(owned));
   const std::size_t asked = count("/status");
   ASSERT_TRUE(server.wait_until([&] { return count("/status") > asked; }));
   running.call->cancel();

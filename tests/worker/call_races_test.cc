@@ -118,6 +118,19 @@ TEST_F(CallRaces, WhatFailsLastIsForgotten) {
   EXPECT_TRUE(has_tickets(0)) << "it would be gone on with, and fail again";
 }
 
+// The worker has stood still: another may have the task, and ask for what was made.
+TEST_F(CallRaces, WhatAnotherMayGoOnWithIsNotForgotten) {
+  ASSERT_TRUE(both_are_asked());
+  ASSERT_TRUE(has_tickets(1));
+  job_->renewal_ended(Job::Clock::now() - kLeaseSelfStop - 1s);
+  fail(*queue_, Fault::kNotCalled);
+  fail(*beside_, Fault::kTryNext);
+  // Written behind whatever was to be forgotten.
+  const JobPtr other = claimed(job_->chain);
+  ASSERT_TRUE(tickets_.keep(other, 1, "queue", "its own"));
+  EXPECT_TRUE(has_tickets(2));
+}
+
 // Nobody was asked beside it after all: so that one comes next.
 TEST_F(CallRaces, WhereWhatWasResumedHasFailedTheChainGoesOnBehindIt) {
   ASSERT_TRUE(both_are_asked());

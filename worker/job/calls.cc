@@ -119,6 +119,10 @@ void Calls::Late::write(store::CallRecord record) {
 
 // Nobody is to go on with it.
 void Calls::Late::forget_ticket(const JobPtr& job, const Call& call) {
+  // Somebody else may have the task by now, and go on with it.
+  if (job->lease_is_over(Job::Clock::now())) {
+    return;
+  }
   const MutexLock lock(mutex);
   if (tickets != nullptr && job->chain->at(call.provider).capabilities().gives_tickets) {
     tickets->forget(job, call.row);

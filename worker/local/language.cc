@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
+#include <string>
 
 // Uses FILE without saying where it is from.
 #include <cld2/public/compact_lang_det.h>
@@ -109,7 +110,8 @@ std::optional<std::string_view> voice_by_language(std::string_view text,
       std::find_if(kLanguages.begin(), kLanguages.end(), [&](const SharedScript& language) {
         return language.script == script && language.voice == own;
       });
-  if (code && expected != kLanguages.end() && *code != expected->code &&
+  constexpr std::size_t kShort = 200;  // bytes
+  if (code && expected != kLanguages.end() && *code != expected->code && text.size() < kShort &&
       detected(text, CLD2::GetLanguageFromName(std::string(expected->code).c_str())) != code) {
     code.reset();
   }

@@ -108,11 +108,15 @@ std::vector<std::vector<speech::Utterance>> attempts_for(const std::vector<TextR
   // Of other letters than Latin ones an English voice would say the names.
   std::vector<speech::Utterance> plainest;
   for (const TextRun& run : sentences) {
-    if (auto text = to_ascii(run.text)) {
+    auto text = to_ascii(run.text);
+    if (!text && has_words(run.text)) {
+      return out;
+    }
+    if (text) {
       plainest.push_back({.voice = voice_name("en-us", voice), .text = *std::move(text)});
     }
   }
-  if (plainest.size() == sentences.size()) {
+  if (!plainest.empty()) {
     out.push_back(std::move(plainest));
   }
   return out;

@@ -29,6 +29,7 @@ struct NumberWords {
   std::string_view voice;
   std::string_view minus;  // "": the engine says it
   Words alone, after_number;
+  std::string_view yen = "";  // What is said behind a number for the sign before it.
 };
 constexpr Words kOwn{};  // the engine's own are good
 constexpr auto kNumberWords = std::to_array<NumberWords>({
@@ -36,7 +37,8 @@ constexpr auto kNumberWords = std::to_array<NumberWords>({
     {"cmn-latn-pinyin",
      "负",
      {"二分之一", "四分之一", "四分之三"},
-     {"又二分之一", "又四分之一", "又四分之三"}},
+     {"又二分之一", "又四分之一", "又四分之三"},
+     "元"},
     {"da", "minus ", kOwn, kOwn},
     {"de", "", kOwn, kOwn},
     {"en", "", kOwn, kOwn},
@@ -54,7 +56,8 @@ constexpr auto kNumberWords = std::to_array<NumberWords>({
     {"ja",
      "マイナス",
      {"にぶんのいち", "よんぶんのいち", "よんぶんのさん"},
-     {"と にぶんのいち", "と よんぶんのいち", "と よんぶんのさん"}},
+     {"と にぶんのいち", "と よんぶんのいち", "と よんぶんのさん"},
+     "円"},
     {"ko",
      "마이너스 ",
      {"이분의 일", "사분의 일", "사분의 삼"},
@@ -103,6 +106,13 @@ bool is_after_number(std::string_view before) {
   const bool spaced = before.ends_with(' ');
   before.remove_suffix(spaced ? 1 : 0);
   return !before.empty() && ascii::is_digit(before.back());
+}
+
+// A sum of yen or yuan that begins with its sign; 0: there is none.
+constexpr std::string_view kYen = "¥";
+std::size_t yen_of(std::string_view text) {
+  const std::size_t number = text.starts_with(kYen) ? number_of(text.substr(kYen.size())) : 0;
+  return number > 0 ? kYen.size() + number : 0;
 }
 
 // The sign before a number; 0: there is none.
@@ -172,15 +182,51 @@ constexpr auto kMoney = std::to_array<Money>({{"£", "pound", "pounds"},
 struct Multiple {
   std::string_view written, said;
 };
-constexpr auto kMultiples = std::to_array<Multiple>({{" thousand", " thousand"},
-                                                     {" million", " million"},
-                                                     {" billion", " billion"},
-                                                     {" trillion", " trillion"},
+constexpr auto kMultiples = std::to_array<Multiple>({{"thousand", " thousand"},
+                                                     {"million", " million"},
+                                                     {"billion", " billion"},
+                                                     {"trillion", " trillion"},
                                                      {"bn", " billion"},
+                                                     {"tn", " trillion"},
                                                      {"k", " thousand"},
-                                                     {"m", " million"}});
+                                                     {"K", " thousand"},
+                                                     {"m", " million"},
+                                                     {"M", " million"},
+                                                     {"B", " billion"}});
 
-// A sum that begins with its sign, and how much of `text` it is.
+// Takes `prefix` off `text`. False: it does not begin with it.
+bool take(std::string_view& text, std::string_view prefix) {
+  const bool is_there = text.starts_with(prefix);
+  text.remove_prefix(is_there ? prefix.size() : 0);
+  return is_there;
+}
+
+std::string_view take_number(std::string_view& text) {
+  const std::string_view out = text.substr(0, number_of(text));
+  text.remove_prefix(out.size());
+  return out;
+}
+
+bool begins_with_letter(std::string_view text) {
+  return !text.empty() && (ascii::is_alnum(text.front()) || !ascii::is_ascii(text.front()));
+}
+
+// Takes the multiple that `text` begins with, behind a space or none. "": there is none.
+std::string_view take_multiple(std::string_view& text) {
+  for (const Multiple& multiple : kMultiples) {
+    std::string_view rest = text;
+    take(rest, " ");
+    const bool is_word = multiple.said.ends_with(multiple.written);
+    if ((is_word || rest.size() == text.size()) && take(rest, multiple.written) &&
+        !begins_with_letter(rest)) {
+      text = rest;
+      return multiple.said;
+    }
+  }
+  return "";
+}
+
+// A sum that begins with its sign, or a range of two, and how much of `text` it is.
 struct Sum {
   std::string said;
   std::size_t size = 0;
@@ -193,33 +239,63 @@ std::optional<Sum> sum_of(std::string_view text) {
     return std::nullopt;
   }
   std::string_view rest = text.substr(money->sign.size());
-  rest.remove_prefix(rest.starts_with(' ') ? 1 : 0);
-  const std::string_view number = rest.substr(0, number_of(rest));
-  if (number.empty()) {
+  take(rest, " ");
+  const std::string_view number = take_number(rest);
+  std::string_view upper;
+  for (std::string_view range = rest; take(range, "-") || take(range, kEnDash);) {
+    take(range, money->sign);
+    upper = take_number(range);
+    rest = upper.empty() ? rest : range;
+    break;
+  }
+  const std::string_view multiple = take_multiple(rest);
+  std::string_view behind = rest;
+  take(behind, " ");
+  // What is left as it is: "£5pm", and "£1 ½".
+  if (number.empty() || begins_with_letter(rest) || rest.starts_with(kSlash) ||
+      std::any_of(kFractions.begin(), kFractions.end(), [&](std::string_view one) {
+        return behind.starts_with(one);
+      })) {
     return std::nullopt;
   }
-  rest.remove_prefix(number.size());
-  Sum out{.said = std::string(number)};
-  for (const Multiple& multiple : kMultiples) {
-    const bool ends =
-        rest.size() == multiple.written.size() ||
-        (rest.size() > multiple.written.size() && !ascii::is_alnum(rest[multiple.written.size()]));
-    if (rest.starts_with(multiple.written) && ends) {
-      out.said.append(multiple.said).append(" ").append(money->many);
-      rest.remove_prefix(multiple.written.size());
-      out.size = text.size() - rest.size();
-      return out;
-    }
+  Sum out{.said = std::string(number), .size = text.size() - rest.size()};
+  if (!upper.empty()) {
+    out.said.append(" to ").append(upper);
   }
   const std::size_t point = number.rfind('.');
-  const bool has_cents = point != std::string_view::npos && number.size() - point - 1 == kCents;
-  const std::string_view whole = has_cents ? number.substr(0, point) : number;
-  out.said = std::string(whole) + " " + std::string(whole == "1" ? money->one : money->many);
-  if (has_cents && number.substr(point + 1) != "00") {
-    out.said.append(" ").append(number.substr(point + 1));
+  if (!multiple.empty() || !upper.empty()) {
+    out.said.append(multiple).append(" ").append(money->many);
+  } else if (point != std::string_view::npos && number.size() - point - 1 == kCents) {
+    const std::string_view whole = number.substr(0, point), cents = number.substr(point + 1);
+    out.said = std::string(whole).append(" ").append(whole == "1" ? money->one : money->many);
+    out.said.append(cents == "00" ? "" : " ").append(cents == "00" ? "" : cents);
+  } else {
+    out.said.append(" ").append(number == "1" ? money->one : money->many);
   }
-  out.size = text.size() - rest.size();
   return out;
+}
+
+// Whether the dash that `text` begins with, behind `before`, stands for "to": between whole numbers
+// of which the second is larger. "2023–24" and "60–40" are no such.
+bool is_range(std::string_view before, std::string_view text) {
+  const auto* const last = std::find_if_not(before.rbegin(), before.rend(), [](char c) {
+                             return ascii::is_digit(c);
+                           }).base();
+  const std::string_view low = before.substr(static_cast<std::size_t>(last - before.begin()));
+  before.remove_suffix(low.size());
+  const std::string_view high = text.substr(kEnDash.size(), digits_of(text.substr(kEnDash.size())));
+  const std::string_view behind = text.substr(kEnDash.size() + high.size());
+  constexpr std::string_view kInNumber = ".,:/-";
+  const auto goes_on = [&](std::string_view rest) {
+    return rest.size() > 1 && kInNumber.find(rest[0]) != std::string_view::npos &&
+           ascii::is_digit(rest[1]);
+  };
+  const bool has_before =
+      !before.empty() && (kInNumber.find(before.back()) != std::string_view::npos ||
+                          begins_with_letter(before.substr(before.size() - 1)));
+  return !low.empty() && !high.empty() && !has_before && !goes_on(behind) &&
+         !behind.starts_with(kEnDash) &&
+         (low.size() < high.size() || (low.size() == high.size() && low < high));
 }
 
 }  // namespace
@@ -230,7 +306,10 @@ std::string with_english_numbers_said(std::string_view text) {
     if (const auto sum = sum_of(text); sum && !is_after_number(out)) {
       out += sum->said;
       text.remove_prefix(sum->size);
-    } else if (text.starts_with(kEnDash) && digits_of(text.substr(kEnDash.size())) > 0) {
+    } else if (text.starts_with(kEnDash) && is_range(out, text)) {
+      out += " to ";
+      text.remove_prefix(kEnDash.size());
+    } else if (text.starts_with(kEnDash) && minus_of(text) > 0 && begins_word(out)) {
       out += '-';
       text.remove_prefix(kEnDash.size());
     } else {
@@ -249,9 +328,23 @@ std::string with_numbers_said(std::string_view text, std::string_view voice) {
       std::find_if(kNumberWords.begin(), kNumberWords.end(), [&](const NumberWords& row) {
         return row.voice == voice;
       });
-  if (words == kNumberWords.end()) {
-    return replaced(text, kFractions.back(), kInDigits.back());
+  // By those who have no name for it, as NFKC has it; and what a name is said of is a mark.
+  constexpr auto kKnowNumero = std::to_array<std::string_view>({"bg", "ru"});
+  std::string known(text);
+  if (std::find(kKnowNumero.begin(), kKnowNumero.end(), voice) == kKnowNumero.end()) {
+    known = replaced(known, "№", "No");
   }
+  for (const std::string_view mark : {"™", "℠"}) {
+    known = replaced(known, mark, " ");
+  }
+  if (words == kNumberWords.end()) {
+    for (std::size_t i = 0; i < kFractions.size(); ++i) {
+      known = replaced(known, kFractions[i], kInDigits[i]);
+    }
+    return known;
+  }
+  const bool has_spaces = voice != "ja" && voice != "cmn-latn-pinyin";
+  text = known;
   std::string out;
   while (!text.empty()) {
     const std::size_t minus = minus_of(text);
@@ -260,12 +353,19 @@ std::string with_numbers_said(std::string_view text, std::string_view voice) {
           return text.starts_with(one);
         });
     const auto index = static_cast<std::size_t>(fraction - kFractions.begin());
-    if (minus > 0 && begins_word(out) && !words->minus.empty()) {
+    const bool begins =
+        begins_word(out) || (!has_spaces && !out.empty() && !ascii::is_ascii(out.back()));
+    const std::size_t yen = words->yen.empty() ? 0 : yen_of(text);
+    if (yen > 0) {
+      out.append(text.substr(kYen.size(), yen - kYen.size())).append(words->yen);
+      text.remove_prefix(yen);
+    } else if (minus > 0 && begins && !is_after_number(out) && !words->minus.empty()) {
       out += words->minus;
       text.remove_prefix(minus);
     } else if (fraction != kFractions.end() && !words->alone[index].empty()) {
       out += (is_after_number(out) ? words->after_number : words->alone)[index];
       text.remove_prefix(fraction->size());
+      out += has_spaces && begins_with_letter(text) ? " " : "";
     } else {
       out += text.front();
       text.remove_prefix(1);

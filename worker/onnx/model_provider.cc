@@ -9,6 +9,7 @@
 
 #include "common/domain/pricing.h"
 #include "worker/audio/pipeline.h"
+#include "worker/local/numbers.h"
 #include "worker/local/text.h"
 #include "worker/onnx/answer_reader.h"
 
@@ -120,7 +121,7 @@ std::optional<std::string> ModelProvider::prepare() {
 Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call) {
   const GenerationRequest& request = *call.request.request;
   Request asked;
-  asked.text = clean_text(request.prompt);
+  asked.text = with_numbers_said(clean_text(request.prompt), "");
   if (!is_speakable(asked.text)) {
     return unsupported("nothing to speak");
   }

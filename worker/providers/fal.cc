@@ -52,15 +52,22 @@ bool expired(const http::ClientResponse& response) {
   return response.status == 504 && response.header("x-fal-request-timeout-type") == "user";
 }
 
-// An answer about a job that says neither how it stands nor what ended it.
-Progress unclear_or_fault(const http::ClientResponse& response) {
-  ProviderFault fault = fault_of(response, "");
+// An answer about a job that says neither how it stands nor, as far as it goes, what ended it.
+Progress unclear_or_fault(const ProviderEntry& entry,
+                          const http::ClientResponse& response,
+                          const rapidjson::Value* body) {
+  const std::string type = body != nullptr ? error_type(*body) : "";
+  ProviderFault fault = fault_of(response, type);
   if (expired(response)) {
     return Ended{std::move(fault)};
   }
   // A success that says nothing came from something in between.
-  if (wire::leaves_job_open(response.status) || response.status < 400) {
+  if (wire::leaves_job_open(response.status) || response.status < 400 ||
+      response.header("x-fal-retryable") == "true") {
     return Unclear{wire::retry_after_of(response)};
+  }
+  if (body != nullptr) {
+    fault.fault = blamed(entry, response, *body, fault.fault);
   }
   return fault;
 }
@@ -121,7 +128,7 @@ class Format final : public models::Format {
   Progress status(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
-      return unclear_or_fault(response);
+      return unclear_or_fault(entry, response, nullptr);
     }
     const std::string_view status = wire::text_of(body, "status");
     if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
@@ -135,13 +142,13 @@ class Format final : public models::Format {
                  ? Progress(ResultReady{})
                  : ended(entry, response, body, type.empty() ? "failed" : type);
     }
-    return type.empty() ? unclear_or_fault(response) : ended(entry, response, body, type);
+    return unclear_or_fault(entry, response, &body);
   }
 
   Progress result(const ProviderEntry& entry, http::ClientResponse response) const override {
     rapidjson::Document body;
     if (!wire::parse_object(response.body, body)) {
-      return unclear_or_fault(response);
+      return unclear_or_fault(entry, response, nullptr);
     }
     const std::string_view status = wire::text_of(body, "status");
     if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
@@ -150,7 +157,7 @@ class Format final : public models::Format {
     if (response.status != 200) {
       // With 500 the app's own answer: it has failed.
       const std::string type = error_type(body);
-      return type.empty() && response.status != 500 ? unclear_or_fault(response)
+      return type.empty() && response.status != 500 ? unclear_or_fault(entry, response, &body)
                                                     : ended(entry, response, body, type);
     }
     const auto billed = wire::thousandths(response.header("x-fal-billable-units"));
@@ -160,7 +167,7 @@ class Format final : public models::Format {
     ProviderFault fault = wire::fault(Fault::kTryNext, response, "no_audio", kIdHeader);
     fault.made = true;
     fault.billed = billed;
-    return fault;
+    return Ended{std::move(fault)};
   }
 };
 constinit const Format kFormat;

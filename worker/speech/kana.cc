@@ -119,21 +119,6 @@ std::string without_cuts(std::string_view kana) {
   return out;
 }
 
-// Particles are not written as they are said: "は" is "わ" where it is a word by itself, "へ" is
-// "え".
-std::string with_particles_said(std::string_view kana) {
-  std::string out;
-  while (!kana.empty()) {
-    const std::size_t end = std::min(kana.find(' '), kana.size());
-    const std::string_view word = kana.substr(0, end);
-    out += word == "は" ? "わ" : word == "へ" ? "え" : word;
-    const std::size_t spaces = std::min(kana.find_first_not_of(' ', end), kana.size()) - end;
-    out.append(spaces, ' ');
-    kana.remove_prefix(end + spaces);
-  }
-  return out;
-}
-
 std::vector<std::string_view> characters_of(std::string_view text) {
   std::vector<std::string_view> out;
   while (!text.empty()) {
@@ -179,7 +164,7 @@ std::string KanaReader::convert(const std::string& euc_jp) const {
   char* const kana = kakasi_do(in.data());
   std::string out = kana != nullptr ? recode(to_utf8_, kana) : std::string();
   kakasi_free(kana);
-  return with_particles_said(without_cuts(out));
+  return without_cuts(out);
 }
 
 // What has gathered, read to its end.
@@ -241,10 +226,34 @@ bool is_hour(std::span<const std::string_view> characters, std::size_t at) {
          (at + 1 == characters.size() || characters[at + 1] != "間");
 }
 
-// Is it the particle behind "today"? kakasi takes both together for "こんにちは".
-bool is_behind_today(std::span<const std::string_view> characters, std::size_t at) {
-  return at >= 2 && characters[at] == "は" && characters[at - 1] == "日" &&
-         characters[at - 2] == "今";
+// What a particle is said as, which is not how it is written; "": there is none at `at`. By what
+// stands before it: behind kanji, katakana and digits hardly a word has such a sound, and of
+// hiragana these few end a word. Kana that kanji are read as is never one ("歯" is "は").
+std::string_view said_of_particle(std::span<const std::string_view> characters, std::size_t at) {
+  constexpr auto kBefore = std::to_array<std::string_view>({"に", "で", "と", "れ"});
+  if (at == 0 || (characters[at] != "は" && characters[at] != "へ")) {
+    return "";
+  }
+  const std::string_view before = characters[at - 1];
+  const char32_t c = code_point(before);
+  const bool is_katakana = (c >= 0x30A1 && c <= 0x30FA) || c == 0x30FC;
+  const bool ends_word =
+      is_kanji(before) || is_katakana || (before.size() == 1 && ascii::is_alnum(before.front()));
+  if (characters[at] == "へ") {
+    return ends_word ? "え" : "";
+  }
+  const bool behind_another = std::find(kBefore.begin(), kBefore.end(), before) != kBefore.end() ||
+                              (before == "へ" && !said_of_particle(characters, at - 1).empty());
+  // As two words that are greetings do.
+  const auto joined = [&](std::size_t count) {
+    std::string out;
+    for (std::size_t i = at - std::min(count, at); i < at; ++i) {
+      out += characters[i];
+    }
+    return out;
+  };
+  const bool greets = joined(4) == "こんにち" || joined(4) == "こんばん";
+  return ends_word || behind_another || greets ? "わ" : "";
 }
 
 std::string KanaReader::read(std::string_view text) const {
@@ -257,8 +266,10 @@ std::string KanaReader::read(std::string_view text) const {
     if (loses_stem(characters, i)) {
       out += read_stem(std::exchange(convertible, {}));
     }
-    if (is_behind_today(characters, i)) {
-      out += convert(std::exchange(convertible, {})) + " ";
+    if (const std::string_view said = said_of_particle(characters, i); !said.empty()) {
+      out += convert(std::exchange(convertible, {}));
+      out.append(" ").append(said).append(" ");
+      continue;
     }
     if (is_hour(characters, i)) {
       out += convert(std::exchange(convertible, {})) + " じ ";

@@ -182,6 +182,9 @@ bool erase_noted(store::Noted why,
     if (!store.deletions_done(done)) {
       return false;
     }
+    for (const TaskId task : done) {
+      postponed.done(task);
+    }
     count += done.size();
     erased.Increment(static_cast<double>(done.size()));
     if (stop.stop_requested()) {

@@ -30,6 +30,7 @@ class Postponed {
 
   bool rests(TaskId task, Clock::time_point now) const;
   void failed(TaskId task, Clock::time_point now);
+  void done(TaskId task) { notes_.erase(task); }
   // After a look at all notes that began then: what was due and did not fail again has been seen
   // to, by this worker or by another.
   void forget_seen_to(Clock::time_point began);

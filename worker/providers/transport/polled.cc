@@ -170,12 +170,16 @@ class PolledDialogue final : public Dialogue {
     if (const auto* const unclear = std::get_if<Unclear>(&progress)) {
       return unclear_again(unclear->retry_after);
     }
-    unclear_ = 0;
-    unclear_since_.reset();
-    unclear_for_ = {};
-    over_ = (answer && gone) || std::holds_alternative<Ended>(progress) ||
-            std::holds_alternative<ResultReady>(progress) ||
-            std::holds_alternative<FileAt>(progress);
+    const bool waits = std::holds_alternative<Waiting>(progress);
+    const bool has_file = std::holds_alternative<FileAt>(progress);
+    // A result that is there, and cannot be had, is no news.
+    if (waits || has_file) {
+      unclear_ = 0;
+      unclear_since_.reset();
+      unclear_for_ = {};
+    }
+    over_ = (over_ && !waits) || gone || has_file || std::holds_alternative<Ended>(progress) ||
+            std::holds_alternative<ResultReady>(progress);
     if (auto* const ended = std::get_if<Ended>(&progress)) {
       return std::move(ended->fault);
     }

@@ -107,7 +107,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     if (auto* const audio = std::get_if<Audio>(&step)) {
       finish(std::move(*audio));
     } else if (auto* const fault = std::get_if<ProviderFault>(&step)) {
-      give_up(std::move(*fault));  // What goes on there, out of our sight, is paid for.
+      give_up_by_itself(std::move(*fault));  // What goes on there, out of our sight, is paid for.
     } else {
       auto& ask = std::get<Ask>(step);
       const auto delay = ask.delay;
@@ -125,7 +125,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   void send(http::ClientRequest request) {
     const auto rest = left();
     if (rest.count() <= 0) {
-      give_up(
+      give_up_by_itself(
           {facts->sent ? Fault::kUnknownOutcome : Fault::kNotCalled, "out of time", std::nullopt});
       return;
     }
@@ -173,12 +173,15 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     take(std::move(step));
   }
 
-  void give_up(ProviderFault fault, bool withdraw = true) {
+  // As nobody has asked for. Whoever has the task by now may go on with what has a ticket.
+  void give_up_by_itself(ProviderFault fault) {
+    const bool is_anothers = is_ours && !is_ours();
+    give_up(std::move(fault), !is_anothers || on_ticket || ticket_is_lost);
+  }
+
+  void give_up(ProviderFault fault, bool withdraw) {
     if (exchange) {
       exchange->cancel();
-    }
-    if (is_ours && !is_ours()) {
-      withdraw = withdraw && (on_ticket || ticket_is_lost);  // Else another may go on with it.
     }
     facts->goes_on = !withdraw && !dialogue->ticket().empty();
     if (auto request = withdraw ? dialogue->withdraw() : std::nullopt) {
