@@ -11,8 +11,11 @@ make_state() {
 # remember NAME VALUE and recall NAME: what outlives a run (ports), one NAME=VALUE a line.
 remember() {
   local file=$state/env
-  { grep -v "^$1=" "$file" 2>/dev/null || true; printf '%s=%s\n' "$1" "$2"; } >"$file.new"
-  mv "$file.new" "$file"
+  (
+    flock 9  # Two commands at once would each lose what the other has written.
+    { grep -v "^$1=" "$file" 2>/dev/null || true; printf '%s=%s\n' "$1" "$2"; } >"$file.new"
+    mv "$file.new" "$file"
+  ) 9>>"$file.lock"
 }
 
 recall() { sed -n "s/^$1=//p" "$state/env" 2>/dev/null || true; }

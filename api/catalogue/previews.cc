@@ -80,14 +80,17 @@ Result<Done> VoicePreviews::keep(std::string_view voice, std::string_view mp3) c
   AG_CHECK(!folder_.empty());
   AG_CHECK(is_voice(voice));
   std::error_code error;
-  fs::create_directories(folder_, error);
+  // Whoever makes the samples may be another user than the API, with a umask that shuts others out.
+  if (fs::create_directories(folder_, error)) {
+    fs::permissions(folder_, fs::perms(0755), error);
+  }
   if (error) {
     return Error{folder_ + ": " + error.message()};
   }
   const std::string last = path(voice);
   const std::string next = last + "." + std::to_string(::getpid());
   UniqueFd fd(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd || !write_all(fd.get(), mp3) || ::fsync(fd.get()) != 0 ||
+  if (!fd || ::fchmod(fd.get(), 0644) != 0 || !write_all(fd.get(), mp3) || ::fsync(fd.get()) != 0 ||
       ::rename(next.c_str(), last.c_str()) != 0) {
     const Error why = cannot(next);
     ::unlink(next.c_str());

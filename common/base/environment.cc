@@ -33,6 +33,14 @@ Result<std::string> contents_of(const char* path) {
   return Error{std::generic_category().message(errno)};
 }
 
+// Editors end a file with one, and nobody means it.
+std::string without_line_end(std::string value) {
+  while (!value.empty() && (value.back() == '\n' || value.back() == '\r')) {
+    value.pop_back();
+  }
+  return value;
+}
+
 }  // namespace
 
 Result<std::optional<std::string>> read_variable(const std::string& name) {
@@ -49,12 +57,10 @@ Result<std::optional<std::string>> read_variable(const std::string& name) {
     if (!value) {
       return Error{name + "_FILE: cannot read " + file + ": " + value.error().message};
     }
-    while (!value->empty() && (value->back() == '\n' || value->back() == '\r')) {
-      value->pop_back();
-    }
-    return std::optional(std::move(*value));
+    return std::optional(without_line_end(*std::move(value)));
   }
-  return direct != nullptr ? std::optional<std::string>(direct) : std::nullopt;
+  // A variable, too, may be made of a file (Kubernetes: secretKeyRef).
+  return direct != nullptr ? std::optional(without_line_end(direct)) : std::nullopt;
 }
 
 }  // namespace audiogen

@@ -183,11 +183,45 @@ std::vector<std::string> statements(Session& session,
   return out;
 }
 
+// Rights of `account` that lie beyond the tables of this database and so are not taken by us: for
+// all databases, and for those whose names are like this one's. A sentence; nullopt: there are
+// none.
+std::optional<std::string> beyond_ours(Session& session,
+                                       const std::string& account,
+                                       std::string_view name,
+                                       std::string_view host) {
+  std::set<std::string> rights;
+  Sql global(
+      "SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE<>'USAGE' "
+      "AND GRANTEE=");
+  Rows all = session.query(global.bytes(account));
+  while (all.next()) {
+    rights.insert(all.text(1));
+  }
+  if (!rights.empty()) {
+    return account + " has rights on all databases (" + joined(rights) +
+           "), which reach ours; take them: REVOKE … ON *.* FROM " + account;
+  }
+  Sql like("SELECT Db FROM mysql.db WHERE Db<>DATABASE() AND DATABASE() LIKE Db AND User=");
+  like.bytes(name) << " AND Host=";
+  Rows patterns = session.query(like.bytes(host));
+  if (patterns.next()) {
+    return account + " has rights on databases like " + patterns.text(1) +
+           ", which reach ours; take them: REVOKE ALL PRIVILEGES ON `" + patterns.text(1) +
+           "`.* FROM " + account;
+  }
+  return std::nullopt;
+}
+
 // What each account needs, by its name as statements have it: for all roles that it plays, or one
 // would take what another gives.
 Result<std::map<std::string, Rights>> wanted_by_account(Session& session,
-                                                        const std::vector<Grantee>& grantees) {
+                                                        const std::vector<Grantee>& grantees,
+                                                        bool takes) {
   std::map<std::string, Rights> out;
+  // Without a look at these the server says of other accounts that they have nothing, and nothing
+  // would be taken.
+  session.query(Sql("SELECT 1 FROM mysql.tables_priv, mysql.columns_priv LIMIT 1"));
   for (const Grantee& grantee : grantees) {
     Rights want = wanted(grantee.role);
     const auto account = quoted(grantee.account);
@@ -204,6 +238,11 @@ Result<std::map<std::string, Rights>> wanted_by_account(Session& session,
     known.bytes(name.substr(0, at)) << " AND Host=";
     if (!session.query(known.bytes(name.substr(at + 1))).next()) {
       return Error{"there is no account " + grantee.account};
+    }
+    if (takes) {
+      if (auto why = beyond_ours(session, *account, name.substr(0, at), name.substr(at + 1))) {
+        return Error{*std::move(why)};
+      }
     }
     for (auto& [table, rights] : want) {
       out[*account][table].merge(rights);
@@ -222,7 +261,7 @@ Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
     Session session(url);
     std::vector<std::string> out;
     const bool takes = look_at_schema(session).begun <= newest_migration();
-    const auto accounts = wanted_by_account(session, grantees);
+    const auto accounts = wanted_by_account(session, grantees, takes);
     if (!accounts) {
       return accounts.error();
     }
@@ -241,7 +280,10 @@ Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,
     }
     return out;
   } catch (const DbError& e) {
-    return Error{std::string("the rights could not be given; may this user grant? ") + e.what()};
+    return Error{
+        std::string("the rights could not be given; may this user grant, and read the tables of "
+                    "mysql? ") +
+        e.what()};
   }
 }
 

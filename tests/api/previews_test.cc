@@ -65,6 +65,19 @@ TEST_F(Folder, KeepsOneOfEachVoice) {
   EXPECT_EQ(std::distance(begin(left), end(left)), 1) << "nothing beside it";
 }
 
+// Only root can run the command on some machines, and the API is another user.
+TEST_F(Folder, WhateverItsMakersUmaskTheApiReadsThem) {
+  const auto usual = ::umask(077);
+  const auto kept = VoicePreviews(folder_ + "/made").keep("aria", "one");
+  ::umask(usual);
+  ASSERT_TRUE(kept);
+  const auto mode = [&](const std::string& name) {
+    return std::filesystem::status(folder_ + name).permissions();
+  };
+  EXPECT_EQ(mode("/made/aria.mp3"), std::filesystem::perms(0644));
+  EXPECT_EQ(mode("/made"), std::filesystem::perms(0755));
+}
+
 TEST_F(Folder, OpensSamplesOfVoicesAlone) {
   std::ofstream(folder_ + "/secret.mp3") << "x";
   std::filesystem::create_directory(folder_ + "/in");

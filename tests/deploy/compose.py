@@ -21,6 +21,11 @@ def compose(told={}):
 
 
 file = compose()
+told = open(f"{root}/compose.yaml").read()
+assert not re.search(r"PORT=\d+\s", told), "a port without an address is published for IPv6, of which all clients are one"
+assert "run --rm admin" not in told + open(f"{root}/RUNBOOK.md").read(), "a look at the queue migrates the schema"
+assert not re.search(r"^worker_processes auto", open(f"{root}/.deploy/nginx/nginx.conf").read(), re.M), \
+    "on a machine of many cores nginx has more processes than its container may"
 
 
 def secrets(folder, walls=[]):

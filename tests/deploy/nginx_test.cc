@@ -253,6 +253,24 @@ TEST_F(Apis, ABodyThatIsTooLargeIsRefusedByTheApi) {
   EXPECT_EQ(reply.text("error.code"), "invalid_request") << reply.body;
 }
 
+// Nor is there one where nobody else is there to answer.
+TEST_F(Apis, WhatNginxSaysItselfIsAnErrorOfTheInterface) {
+  const Nginx nobody(stack_.log_folder(), "plain", free_port(), free_port(), "");
+  const Reply away = http("POST", nobody.url() + "/api/v1/audio/generations", {}, "{}");
+  EXPECT_EQ(away.status, 503) << away.body;
+  EXPECT_EQ(away.header("content-type"), "application/json");
+  EXPECT_EQ(away.text("error.code"), "service_unavailable") << away.body;
+  EXPECT_NE(away.header("retry-after"), "");
+  EXPECT_NE(away.text("error.request_id"), "");
+  EXPECT_EQ(away.header("x-request-id"), away.text("error.request_id"));
+  const Reply large = http("GET", nobody.url() + kNoTask, {"X-Large: " + std::string(60'000, 'x')});
+  EXPECT_EQ(large.status, 400) << large.body;
+  EXPECT_EQ(large.text("error.code"), "invalid_request") << large.body;
+  // With the API there, its own answers stay as they are.
+  const Nginx nginx = front();
+  EXPECT_EQ(http("GET", nginx.url() + kNoTask).text("error.code"), "invalid_api_key");
+}
+
 // Each of two requests at a time counts for whoever has its address, which the client says here.
 TEST_F(Apis, AnIpv6NetworkIsOneAddressToTheLimitOfConnections) {
   const Nginx nginx = front("plain",
@@ -267,6 +285,10 @@ TEST_F(Apis, AnIpv6NetworkIsOneAddressToTheLimitOfConnections) {
   const auto status_of = [&](const std::string& address) {
     RawConnection client(nginx.port());
     const auto response = client.exchange(get_request(kNoTask, seen_as(address)));
+    if (response && response->status == 429) {
+      EXPECT_THAT(response->body, HasSubstr(R"({"error":{"code":"rate_limit_exceeded",)"));
+      EXPECT_NE(response->header("retry-after"), "");
+    }
     return response ? response->status : 0;
   };
   // Nobody works on it, so its events do not end. The bytes of an address may be any, a line's end

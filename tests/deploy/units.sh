@@ -44,6 +44,12 @@ waits=$(sed -n 's/^TimeoutStopSec=\([0-9]*\)s$/\1/p' "$units/audio-worker@.servi
   exit 1
 }
 
+# It loads the models of the house first, a minute each at most.
+grep -qx 'TimeoutStartSec=15min' "$units/audio-worker@.service" || {
+  echo 'a worker with two slow models is started again for ever'
+  exit 1
+}
+
 # Before what is mounted over the folder is there, audio would go beneath it.
 folder_of_audio=$(sed -n 's|^BLOB_URL=file://||p' "$units/../etc/common.env")
 for unit in 'audio-worker@' audio-api; do

@@ -37,6 +37,14 @@ expect 'CDN_SIGNING_KEY restarts the API' differ \
   "$(CDN_SIGNING_KEY=0123456789abcdef program_stamp "$binaries/audio-api")" \
   "$(CDN_SIGNING_KEY=fedcba9876543210 program_stamp "$binaries/audio-api")"
 
+# Two commands at once keep what each remembers.
+remember FIRST 0
+for name in FIRST SECOND; do
+  (for i in {1..200}; do remember "$name" "$i"; done) &
+done
+wait
+expect 'two commands remember at once' same "$(recall FIRST) $(recall SECOND)" '200 200'
+
 # So does each variable that the provider chain names, directly or as a file, however it is laid out.
 cat >"$state/providers.json" <<'EOF'
 {"providers": [{"name": "p", "kind": "openai", "api_key_env": "ONE_KEY",

@@ -256,6 +256,36 @@ TEST_F(Privileges, WhatFailsInTheMiddleTellsWhatWasDone) {
   EXPECT_EQ(done.size(), 2U);
 }
 
+// They were never looked at, and nothing said so: its owner could change the books.
+TEST_F(Privileges, RightsBeyondTheDatabaseAreToldOf) {
+  const DatabaseUrl worker = db_.as("worker");
+  const std::vector<Grantee> grantees = {{"worker", worker.user + "@localhost"}};
+  const std::string of = "'" + worker.user + "'@'localhost'";
+  const auto why = [&] {
+    const auto brought = bring_grants(db_.url(), grantees);
+    return brought ? std::string() : brought.error().message;
+  };
+  db_.execute(Sql::trusted("GRANT UPDATE ON *.* TO " + of));
+  EXPECT_THAT(why(), HasSubstr("all databases (UPDATE)"));
+  db_.execute(Sql::trusted("REVOKE UPDATE ON *.* FROM " + of));
+  const std::string pattern = "`" + worker.database.substr(0, worker.database.size() - 1) + "%`.*";
+  db_.execute(Sql::trusted("GRANT DELETE ON " + pattern + " TO " + of));
+  EXPECT_THAT(why(), HasSubstr("databases like"));
+  db_.execute(Sql::trusted("REVOKE DELETE ON " + pattern + " FROM " + of));
+  EXPECT_EQ(why(), "");
+}
+
+// What other accounts have is told to whoever may read these alone: it gave, took nothing, and said
+// that all was well.
+TEST_F(Privileges, WhoDoesNotSeeWhatOthersHaveTakesNothingInSilence) {
+  const DatabaseUrl worker = db_.as("worker"), admin = db_.as("admin");
+  const std::string granter = "'" + admin.user + "'@'localhost'";
+  db_.execute(Sql::trusted("GRANT SELECT ON mysql.user TO " + granter));
+  EXPECT_FALSE(bring_grants(admin, {{"worker", worker.user + "@localhost"}}, true));
+  db_.execute(Sql::trusted("GRANT SELECT ON mysql.* TO " + granter));
+  EXPECT_TRUE(bring_grants(admin, {{"worker", worker.user + "@localhost"}}, true));
+}
+
 // On the way back from a newer release, whose programs still run and whose schema stays.
 TEST_F(Privileges, WhatANewerSchemaMayNeedIsNotTaken) {
   const DatabaseUrl worker = db_.as("worker");

@@ -511,10 +511,17 @@ TEST_F(ConfigTest, ASecretMayComeFromAFile) {
   EXPECT_EQ(config->database.password, "from-file");
   EXPECT_EQ(config->database.socket, "/run/db.sock");
 
-  set("DATABASE_URL", "mysql://app:other@localhost/audio");
+  set("DATABASE_URL", "mysql://app:other@localhost/audio\n");
   const auto both = load_config(Program::kApi);
   ASSERT_FALSE(both);
   EXPECT_THAT(both.error(), ElementsAre(HasSubstr("both set")));
+
+  // A variable may be made of a file, too.
+  unset("DATABASE_URL_FILE");
+  const auto of_file = load_config(Program::kApi);
+  ASSERT_TRUE(of_file);
+  EXPECT_EQ(of_file->database.database, "audio");
+  set("DATABASE_URL_FILE", path);
 
   unset("DATABASE_URL");
   std::remove(path.c_str());

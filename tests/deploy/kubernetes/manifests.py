@@ -126,6 +126,7 @@ def check_names(objects, shared):
         by = told.get("upstream-hash-by")
         # The API refuses what is too large, and until then nobody else holds it.
         assert told["proxy-body-size"] == "0" and told["proxy-request-buffering"] == "off", one
+        assert told["limit-connections"] == "1000", "one address has all connections"
         for path in one["spec"]["rules"][0]["http"]["paths"]:
             service = path["backend"]["service"]
             assert service["name"] == "api" and service["port"]["name"] in services["api"], one
