@@ -44,7 +44,7 @@ Handling AccountEnd::end(Call call) {
              {"user_id", call.key().user},
              {"address", call.request().client.text()}});
   if (mails_ != nullptr) {
-    mails_->tell(Notice::kAccountDeleted, asked->email);
+    mails_->tell(Notice::kAccountDeleted, call.key().user, asked->email);
   }
   call.answer_nothing(set_cookie(ended_session_cookie(secure_)));
 }

@@ -194,16 +194,24 @@ Handling Mails::confirm_change(Call call) {
     call.fail(changed.error());
     co_return;
   }
-  tell(Notice::kMailChanged, changed->before);
+  tell(Notice::kMailChanged, call.key().user, changed->before);
   note("mail address changed", call);
   call.answer_nothing();
 }
 
-void Mails::tell(Notice notice, UserId user) {
-  // Who does the same all the time has been told of it, and others wait for their mails.
+// Who does the same all the time has been told of it, and others wait for their mails.
+bool Mails::may_tell(Notice notice, UserId user) {
   const std::string counted = std::to_string(static_cast<int>(notice)) + user.text();
-  if (!limiter_.take_notice(counted).allowed) {
-    return missed("too many of one account");
+  const bool may = limiter_.take_notice(counted).allowed;
+  if (!may) {
+    missed("too many of one account");
+  }
+  return may;
+}
+
+void Mails::tell(Notice notice, UserId user) {
+  if (!may_tell(notice, user)) {
+    return;
   }
   const bool taken = lookups_.submit(std::hash<UserId>()(user), [this, notice, user](Doors* doors) {
     if (doors == nullptr) {
@@ -215,14 +223,20 @@ void Mails::tell(Notice notice, UserId user) {
       missed(found.error().detail.c_str());
       return;
     }
-    tell(notice, found->email);
+    send(notice, found->email);
   });
   if (!taken) {
     missed("too many wait");
   }
 }
 
-void Mails::tell(Notice notice, const std::string& address) {
+void Mails::tell(Notice notice, UserId user, const std::string& address) {
+  if (may_tell(notice, user)) {
+    send(notice, address);
+  }
+}
+
+void Mails::send(Notice notice, const std::string& address) {
   // An operator may have made an account by another form, which has no mail.
   if (is_mail_address(address)) {
     mailer_.send(

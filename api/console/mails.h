@@ -43,7 +43,7 @@ class Mails {
   // Writes to an account, or to the address that was its own; neither waits nor tells whether it
   // could. Any thread.
   void tell(Notice notice, UserId user);
-  void tell(Notice notice, const std::string& address);
+  void tell(Notice notice, UserId user, const std::string& address);
 
   // Does what was asked for, then sends what waits, each for some seconds at most, however slow the
   // database and the mail server are. How many mails were not written, or not sent, is in the log.
@@ -60,6 +60,8 @@ class Mails {
 
   void mail_link(Doors* doors, const IpAddress& client, const std::string& email);
   std::string link(const char* what, const std::string& token) const;
+  bool may_tell(Notice notice, UserId user);
+  void send(Notice notice, const std::string& address);
   // A mail is not written. While the program ends they are counted, else the log says why.
   void missed(const char* why);
 

@@ -249,7 +249,10 @@ Handling Oidc::finish(Call call) {
   auto outcome = co_await on_store(pool_, call.holder(), open);
   const auto opened = told(std::move(outcome), call, session_worded);
   if (!opened) {
-    refuse(call, "there is no account for whom the issuer named");
+    refuse(call,
+           opened.error().code == ApiErrorCode::kServiceUnavailable
+               ? "nobody could look for the account of whom the issuer named"
+               : "there is no account for whom the issuer named");
     co_return;
   }
   tell_of(call, *opened, person->identity);

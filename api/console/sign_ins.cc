@@ -334,7 +334,7 @@ Handling SignIns::set_password(Call call) {
   }
   note("password set", call, call.key().user, *call.key().session);
   if (mails_ != nullptr) {
-    mails_->tell(Notice::kPasswordSet, state->email);
+    mails_->tell(Notice::kPasswordSet, call.key().user, state->email);
   }
   call.answer_nothing();
 }

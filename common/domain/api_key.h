@@ -104,6 +104,7 @@ struct KeyReach {
   Scopes scopes;
   std::optional<Instant> expires_at{};  // Nullopt: never.
   std::optional<SpendLimit> spend_limit{};
+  friend bool operator==(const KeyReach&, const KeyReach&) = default;
 };
 
 // Whether `after` may do anything, or may do it later, or for more, that `before` may not.

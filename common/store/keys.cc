@@ -1,6 +1,6 @@
 #include "common/store/keys.h"
 
-#include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/store/asking_session.h"
 #include "common/store/spending.h"
 
@@ -261,7 +261,7 @@ Result<KeyInfo, Fault> Keys::change(UserId user,
   return guarded([&]() -> Result<KeyInfo, Fault> {
     std::optional<Fault> refused;
     std::optional<KeyInfo> changed;
-    session_.transact_surely([&](bool) {
+    session_.transact_surely([&](bool again) {
       lock_keys(user);
       refused.reset();
       KeyReach before;
@@ -284,6 +284,13 @@ Result<KeyInfo, Fault> Keys::change(UserId user,
       const KeyReach after{change.scopes.value_or(before.scopes),
                            change.expires_at.value_or(before.expires_at),
                            change.spend_limit.value_or(before.spend_limit)};
+      // The first run may have done it, and the one that asks may have given up the right to it.
+      if (again && after == before) {
+        changed = load(id);
+        if (changed && (!change.name || changed->name == clip_utf8(*change.name, kKeyNameMax))) {
+          return;
+        }
+      }
       const Gift whole{id, after.scopes, after.expires_at, after.spend_limit};
       const Gift part{id, change.scopes, change.expires_at, change.spend_limit};
       refused = beyond_asker(user, asker, reaches_beyond(after, before) ? whole : part);

@@ -135,7 +135,9 @@ Result<OpenedWebSession, Fault> WebSessions::open(
         return;
       }
       const auto user = who();
-      if (!user) {
+      // Under its locks: a COMMIT that was still under way then has come to its end.
+      opened = again ? loaded() : std::nullopt;
+      if (opened || !user) {
         return;
       }
       if (made.replaces) {

@@ -144,6 +144,39 @@ test("an action for real: intake is paused, which the page says, and resumed", a
   await eventually("it is taken up again", async () => !(await head(page)).includes("ntake"));
 });
 
+test("what came of one action is not told of the next", async (context) => {
+  const page = await opened(context);
+  await unlock(page);
+  let answer;
+  const held = new Promise((resolve) => { answer = resolve; });
+  const sent = [];
+  await page.route(/\/ops\/actions$/, async (route) => {
+    if (route.request().method() !== "POST") {
+      return route.continue();
+    }
+    sent.push(route.request().postDataJSON().action);
+    if (sent.length === 1) {
+      await held;
+      return route.fulfill({ json: { done: true, detail: "of the first" } });
+    }
+    return route.fulfill({ json: { done: true, detail: "of the second" } });
+  });
+  await page.locator("#apis").getByRole("button", { name: "Pause intake" }).click();
+  const first = page.getByRole("dialog", { name: "Pause intake" });
+  await first.getByLabel(/Why/).fill("the test wants it");
+  await first.getByRole("button", { name: "Pause intake" }).click();
+  await eventually("it was sent", async () => sent.length === 1);
+  await first.getByRole("button", { name: "Close" }).click();
+  await page.locator("#apis").getByRole("button", { name: "Resume intake" }).click();
+  const second = page.getByRole("dialog", { name: "Resume intake" });
+  answer();
+  await second.getByLabel(/Why/).fill("another thing");
+  assert.equal(await second.getByText("of the first").count(), 0);
+  await second.getByRole("button", { name: "Resume intake" }).click();
+  await second.getByText("Done: of the second").waitFor();
+  assert.deepEqual(sent, ["pause_intake", "resume_intake"]);
+});
+
 test("the API process is killed, and comes back", async (context) => {
   const page = await opened(context);
   await page.locator("#workers tbody tr").first().waitFor();

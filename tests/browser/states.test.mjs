@@ -26,6 +26,33 @@ test("an error says what failed, the request's id, and tries again when asked", 
   await page.getByText("No keys yet").waitFor();
 });
 
+test("a secret that is on its way is not closed away", async (context) => {
+  const page = await signedIn(context, { path: "keys" });
+  let answer;
+  const held = new Promise((resolve) => { answer = resolve; });
+  await page.route(`${api}/account/keys**`, async (route) => {
+    if (route.request().method() === "POST") {
+      await held;
+    }
+    await route.continue();
+  });
+  await page.getByRole("button", { name: "New key" }).click();
+  await page.getByRole("textbox", { name: "Name" }).fill("made");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.locator("button[aria-disabled=true]", { hasText: "Cancel" }).click({ force: true });
+  await page.keyboard.press("Escape");
+  answer();
+  await page.getByRole("region", { name: "The key" }).waitFor();
+  await page.getByRole("button", { name: "I saved it" }).click();
+});
+
+test("whoever asks with wrong keys beside somebody keeps him from no sign-in", async (context) => {
+  const page = await newPage(context);
+  await page.route(`${api}/sessions/current`, (route) => route.fulfill(refusal(429, "rate_limit_exceeded")));
+  await page.goto(consoleUrl);
+  await page.getByRole("button", { name: "Sign in", exact: true }).waitFor();
+});
+
 test("the countdown of an old secret goes away when it is over", async (context) => {
   const page = await signedIn(context);
   // It is as late there as this test says, so that nothing is over before it was looked at.

@@ -350,6 +350,20 @@ TEST_F(MailTest, ItsOwnerIsToldWhatSomebodyElseMayHaveDone) {
           .status,
       200);
   mail_to(ann.email, 4);
+  // Who does it all the time keeps nobody else from his mails, and fills no inbox.
+  const Account bob = stack_.account();
+  const std::string bobs = signed_in(bob);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(call("PUT", "/password", bobs, R"({"password":"the same again and again"})").status,
+              204);
+  }
+  ASSERT_EQ(ask(ann.email).status, 204);
+  mail_to(ann.email, 5);
+  const auto mails = server_.mails();
+  const auto to_bob = std::count_if(
+      mails.begin(), mails.end(), [&](const ReceivedMail& mail) { return mail.to == bob.email; });
+  EXPECT_GE(to_bob, 1);
+  EXPECT_LE(to_bob, 3);
 }
 
 TEST_F(MailTest, WithoutSignUpAStrangerGetsNothing) {

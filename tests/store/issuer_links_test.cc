@@ -119,6 +119,11 @@ TEST_F(IssuerLinksTest, AreRemovedByAFreshSessionOfTheirOwner) {
   EXPECT_EQ(code_of(links_.remove(ann_, anns_, IssuerLinkId::make())), FaultCode::kNoSuchIssuer);
   no_longer_fresh();
   EXPECT_EQ(code_of(links_.remove(ann_, anns_, id_)), FaultCode::kNotFresh);
+  // By a clock that has been set back since.
+  db_.execute(
+      Sql("UPDATE sessions SET created_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR, "
+          "last_seen_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"));
+  EXPECT_EQ(code_of(links_.remove(ann_, anns_, id_)), FaultCode::kNotFresh);
   EXPECT_EQ(links_.list(ann_)->size(), 1U);
   EXPECT_TRUE(by_issuer(person_)) << "what was refused changed nothing";
   const auto fresh = signed_in(ann_);

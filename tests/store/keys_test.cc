@@ -207,6 +207,21 @@ TEST_F(KeysOfAUserTest, ManyAtOnceDoNotMakeOneTooMany) {
   EXPECT_EQ(made, 2);
 }
 
+// It had done so, and was told that it may not.
+TEST_F(KeysOfAUserTest, WhoGivesUpItsRightIsToldSoThoughTheAnswerIsLost) {
+  const KeyId manager = must_add("m", kBoth).id;
+  test::TcpProxy proxy(db_.url().port);
+  Session session(db_.tcp_url(proxy.port()), kOperatorPatience);
+  Keys far(session);
+  session.now();
+  proxy.drop_reply_after("COMMIT");
+  const auto changed = far.change(user_, manager, {.name = "less", .scopes = Scopes{1}}, manager);
+  EXPECT_EQ(proxy.triggered(), 1);
+  ASSERT_TRUE(changed) << changed.error().detail;
+  EXPECT_EQ(changed->scopes, Scopes{1});
+  EXPECT_EQ(changed->name, "less");
+}
+
 TEST_F(KeysOfAUserTest, NobodyGivesWhatHeLacks) {
   const Instant end = in(1h);
   const KeyId manager = must_add("m", {2}, end).id;

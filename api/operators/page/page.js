@@ -909,6 +909,7 @@ function act(action, target) {
   put(byId("action-problem"), "");
   put(byId("action-outcome"), "");
   byId("action-do").hidden = false;
+  mark(byId("action-do"), "aria-disabled", null);
   byId("seconds-field").hidden = !seconds;
   byId("target-field").hidden = !asks;
   input("seconds").value = "600";
@@ -922,7 +923,8 @@ async function perform() {
   if (deed === null || byId("action-do").getAttribute("aria-disabled") === "true") {
     return;
   }
-  const { action, target } = deed;
+  const mine = deed;
+  const { action, target } = mine;
   const { seconds = false, asks = false } = deeds[action] ?? {};
   const reason = input("reason").value.trim(), whom = asks ? input("target").value.trim() : target;
   const lasting = Number(input("seconds").value);
@@ -939,6 +941,10 @@ async function perform() {
     headers: { "Content-Type": "application/json", Authorization: `Bearer ${token ?? ""}` },
     body: JSON.stringify({ action, target: whom, reason, ...(seconds ? { seconds: lasting } : {}) }),
   }, kPatient);
+  if (deed !== mine) {  // Another action is asked for by now: this one is in the list below.
+    [actions, now, task].forEach((source) => void source.now(true));
+    return;
+  }
   mark(byId("action-do"), "aria-disabled", null);
   if (answer.status === 200 && answer.body?.done === true) {
     put(byId("action-outcome"), `Done: ${text(answer.body.detail)}`);

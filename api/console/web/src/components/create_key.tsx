@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { keys } from "../api/calls";
 import type { ApiKeyWithSecret, NewApiKey, Scope } from "../api/types";
+import { leavesOpen } from "../lib/retry";
 import { absolute, aDay, rfc3339 } from "../lib/time";
 import { useAction } from "../state/action";
 import { announce } from "../state/announce";
@@ -53,7 +54,8 @@ function NewKeyForm({ onClose, onMade }: { onClose: () => void; onMade: (key: Ap
     }
   });
   return (
-    <Dialog title="New API key" onClose={onClose}>
+    // Whoever closed it while the answer is under way would never see the secret.
+    <Dialog title="New API key" onClose={action.busy.value ? undefined : onClose}>
       <form class="stack" noValidate onSubmit={(event) => { event.preventDefault(); void create(); }}>
         <TextField
           label="Name" hint="What it is for, or where it is kept." autoComplete="off" maxLength={100} required
@@ -67,10 +69,10 @@ function NewKeyForm({ onClose, onMade }: { onClose: () => void; onMade: (key: Ap
         </fieldset>
         <SelectField label="Expires" value={lifetime.value} options={lifetimes} onValue={(value) => { lifetime.value = value; }} />
         <LimitFields draft={limit} />
-        {action.failure.value === undefined ? null : <FailureNotice what="The key was not made." failure={action.failure.value} />}
+        {action.failure.value === undefined ? null : <FailureNotice what={leavesOpen(action.failure.value) ? "The key may have been made: the list says so, and its secret is lost." : "The key was not made."} failure={action.failure.value} />}
         <div class="dialog-actions">
           <Button type="submit" look="primary" busy={action.busy.value}>Make the key</Button>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose} busy={action.busy.value}>Cancel</Button>
         </div>
       </form>
     </Dialog>

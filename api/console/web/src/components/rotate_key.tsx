@@ -57,7 +57,8 @@ function RotateForm({ shown, onClose, onMade }: { shown: ApiKey; onClose: () => 
   });
   const { prefix, previous_key_expires_at: previousUntil } = known.value;
   return (
-    <Dialog title={`A new secret for “${shown.name}”`} onClose={onClose}>
+    // Whoever closed it while the answer is under way would never see the secret.
+    <Dialog title={`A new secret for “${shown.name}”`} onClose={action.busy.value ? undefined : onClose}>
       <form class="stack" noValidate onSubmit={(event) => { event.preventDefault(); void rotate(); }}>
         <p>The new one works at once. The one that it has, <code>{prefix}…</code>, works for as long as you say here, so that programs can be told one by one.</p>
         {previousUntil === null ? null : (
@@ -84,7 +85,7 @@ function RotateForm({ shown, onClose, onMade }: { shown: ApiKey; onClose: () => 
         )}
         <div class="dialog-actions">
           <Button type="submit" look="primary" icon="repeat" busy={action.busy.value}>Make a new secret</Button>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose} busy={action.busy.value}>Cancel</Button>
         </div>
       </form>
     </Dialog>

@@ -98,7 +98,8 @@ export async function start(attempt = 0): Promise<void> {
       return;
     }
     const failure = failureOf(thrown);
-    const nobody = failure.kind === "refused" && failure.status === 401;
+    // 429: others at this address ask with wrong keys. Whoever signs in is not counted with them.
+    const nobody = failure.kind === "refused" && (failure.status === 401 || failure.status === 429);
     state.value = token !== undefined ? { name: "link", token }
       : nobody ? { name: "out" } : { name: "unreachable", failure, attempt };
   }
@@ -175,6 +176,7 @@ export function signedInAgain(signal: AbortSignal): Promise<void> {
 
 /** Resolves when the person has signed in again, with false when they would rather not. */
 export function confirmIdentity(): Promise<boolean> {
+  settle(false);  // Whoever asked before this, and was not answered: there is one sheet.
   sheet.value = "confirm";
   return new Promise((resolve) => {
     confirmed = resolve;
