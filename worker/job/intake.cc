@@ -67,8 +67,8 @@ void Intake::deliver(std::vector<queue::Delivery> deliveries) {
       if (delivery.connection > connection_) {
         // The broker brings again what was not acknowledged, to us or to another.
         connection_ = delivery.connection;
-        waiting_.erase_deliveries([this](const queue::Delivery& old) {
-          return old.tag != 0 && old.connection < connection_;
+        waiting_.erase_deliveries([newest = connection_](const queue::Delivery& old) {
+          return old.tag != 0 && old.connection < newest;
         });
       }
       // What has waited for its provider for long is hinted again.
