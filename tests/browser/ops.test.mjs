@@ -167,14 +167,15 @@ test("what came of one action is not told of the next", async (context) => {
   await first.getByRole("button", { name: "Pause intake" }).click();
   await eventually("it was sent", async () => sent.length === 1);
   await first.getByRole("button", { name: "Close" }).click();
-  await page.locator("#apis").getByRole("button", { name: "Resume intake" }).click();
-  const second = page.getByRole("dialog", { name: "Resume intake" });
+  await page.getByRole("button", { name: "Disable a key" }).click();
+  const second = page.getByRole("dialog", { name: "Disable a key" });
   answer();
+  await page.locator("#target").fill("svc_live_abcd");
   await second.getByLabel(/Why/).fill("another thing");
   assert.equal(await second.getByText("of the first").count(), 0);
-  await second.getByRole("button", { name: "Resume intake" }).click();
+  await second.getByRole("button", { name: "Disable a key" }).click();
   await second.getByText("Done: of the second").waitFor();
-  assert.deepEqual(sent, ["pause_intake", "resume_intake"]);
+  assert.deepEqual(sent, ["pause_intake", "disable_key"]);
 });
 
 test("the API process is killed, and comes back", async (context) => {

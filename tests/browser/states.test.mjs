@@ -46,13 +46,6 @@ test("a secret that is on its way is not closed away", async (context) => {
   await page.getByRole("button", { name: "I saved it" }).click();
 });
 
-test("whoever asks with wrong keys beside somebody keeps him from no sign-in", async (context) => {
-  const page = await newPage(context);
-  await page.route(`${api}/sessions/current`, (route) => route.fulfill(refusal(429, "rate_limit_exceeded")));
-  await page.goto(consoleUrl);
-  await page.getByRole("button", { name: "Sign in", exact: true }).waitFor();
-});
-
 test("the countdown of an old secret goes away when it is over", async (context) => {
   const page = await signedIn(context);
   // It is as late there as this test says, so that nothing is over before it was looked at.

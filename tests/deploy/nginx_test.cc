@@ -266,6 +266,13 @@ TEST_F(Apis, WhatNginxSaysItselfIsAnErrorOfTheInterface) {
   const Reply large = http("GET", nobody.url() + kNoTask, {"X-Large: " + std::string(60'000, 'x')});
   EXPECT_EQ(large.status, 400) << large.body;
   EXPECT_EQ(large.text("error.code"), "invalid_request") << large.body;
+  for (const char* const head : {"GET /%zz HTTP/1.1", "get / HTTP/1.1", "GET /../../x HTTP/1.1"}) {
+    RawConnection client(nobody.port());
+    const auto bad = client.exchange(std::string(head) + "\r\nHost: x\r\n\r\n");
+    ASSERT_TRUE(bad) << head;
+    EXPECT_EQ(bad->status, 400) << head;
+    EXPECT_THAT(bad->body, HasSubstr(R"({"error":{"code":"invalid_request",)")) << head;
+  }
   // With the API there, its own answers stay as they are.
   const Nginx nginx = front();
   EXPECT_EQ(http("GET", nginx.url() + kNoTask).text("error.code"), "invalid_api_key");

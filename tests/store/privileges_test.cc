@@ -265,6 +265,8 @@ TEST_F(Privileges, RightsBeyondTheDatabaseAreToldOf) {
     const auto brought = bring_grants(db_.url(), grantees);
     return brought ? std::string() : brought.error().message;
   };
+  db_.execute(Sql::trusted("GRANT PROCESS ON *.* TO " + of));
+  EXPECT_EQ(why(), "") << "no table is reached by it";
   db_.execute(Sql::trusted("GRANT UPDATE ON *.* TO " + of));
   EXPECT_THAT(why(), HasSubstr("all databases (UPDATE)"));
   db_.execute(Sql::trusted("REVOKE UPDATE ON *.* FROM " + of));

@@ -110,9 +110,18 @@ bool is_after_number(std::string_view before) {
 
 // A sum of yen or yuan that begins with its sign; 0: there is none.
 constexpr std::string_view kYen = "¥";
+constexpr auto kYenWords =
+    std::to_array<std::string_view>({"円", "元", "圆", "圓", "块", "日元", "人民币"});
 std::size_t yen_of(std::string_view text) {
-  const std::size_t number = text.starts_with(kYen) ? number_of(text.substr(kYen.size())) : 0;
-  return number > 0 ? kYen.size() + number : 0;
+  std::size_t number = text.starts_with(kYen) ? number_of(text.substr(kYen.size())) : 0;
+  if (number == 0) {
+    return 0;
+  }
+  number += kYen.size();
+  for (const std::string_view many : {"万", "億", "亿", "兆", "千", "百"}) {
+    number += text.substr(number).starts_with(many) ? many.size() : 0;
+  }
+  return number;
 }
 
 // The sign before a number; 0: there is none.
@@ -207,7 +216,13 @@ std::string_view take_number(std::string_view& text) {
   return out;
 }
 
+// Quotes, dashes and marks beyond ASCII (U+2000 to U+203F, U+3000 to U+303F) are none.
 bool begins_with_letter(std::string_view text) {
+  for (const std::string_view marks : {"\xE2\x80", "\xE3\x80"}) {
+    if (text.starts_with(marks)) {
+      return false;
+    }
+  }
   return !text.empty() && (ascii::is_alnum(text.front()) || !ascii::is_ascii(text.front()));
 }
 
@@ -224,6 +239,13 @@ std::string_view take_multiple(std::string_view& text) {
     }
   }
   return "";
+}
+
+// Does a number that ended before `rest` go on in it, as a date or another range does?
+constexpr std::string_view kInNumber = ".,:/-";
+bool goes_on(std::string_view rest) {
+  return rest.size() > 1 && kInNumber.find(rest[0]) != std::string_view::npos &&
+         ascii::is_digit(rest[1]);
 }
 
 // A sum that begins with its sign, or a range of two, and how much of `text` it is.
@@ -246,6 +268,9 @@ std::optional<Sum> sum_of(std::string_view text) {
     take(range, money->sign);
     upper = take_number(range);
     rest = upper.empty() ? rest : range;
+    if (!upper.empty() && goes_on(rest)) {
+      return std::nullopt;  // "€2024-12-01"
+    }
     break;
   }
   const std::string_view multiple = take_multiple(rest);
@@ -285,14 +310,12 @@ bool is_range(std::string_view before, std::string_view text) {
   before.remove_suffix(low.size());
   const std::string_view high = text.substr(kEnDash.size(), digits_of(text.substr(kEnDash.size())));
   const std::string_view behind = text.substr(kEnDash.size() + high.size());
-  constexpr std::string_view kInNumber = ".,:/-";
-  const auto goes_on = [&](std::string_view rest) {
-    return rest.size() > 1 && kInNumber.find(rest[0]) != std::string_view::npos &&
-           ascii::is_digit(rest[1]);
-  };
+  constexpr std::size_t kMark = 3;  // bytes
+  const std::string_view mark = before.substr(before.size() - std::min(before.size(), kMark));
   const bool has_before =
-      !before.empty() && (kInNumber.find(before.back()) != std::string_view::npos ||
-                          begins_with_letter(before.substr(before.size() - 1)));
+      !before.empty() &&
+      (kInNumber.find(before.back()) != std::string_view::npos ||
+       (begins_with_letter(mark) && begins_with_letter(before.substr(before.size() - 1))));
   return !low.empty() && !high.empty() && !has_before && !goes_on(behind) &&
          !behind.starts_with(kEnDash) &&
          (low.size() < high.size() || (low.size() == high.size() && low < high));
@@ -332,7 +355,8 @@ std::string with_numbers_said(std::string_view text, std::string_view voice) {
   constexpr auto kKnowNumero = std::to_array<std::string_view>({"bg", "ru"});
   std::string known(text);
   if (std::find(kKnowNumero.begin(), kKnowNumero.end(), voice) == kKnowNumero.end()) {
-    known = replaced(known, "№", "No");
+    const bool cyrillic = voice == "uk" || voice == "be" || voice == "kk" || voice == "ky";
+    known = replaced(known, "№", cyrillic ? "номер" : "No");
   }
   for (const std::string_view mark : {"™", "℠"}) {
     known = replaced(known, mark, " ");
@@ -343,6 +367,7 @@ std::string with_numbers_said(std::string_view text, std::string_view voice) {
     }
     return known;
   }
+  constexpr auto kIs = std::to_array<std::string_view>({"は", "が", "是", "为", "為"});
   const bool has_spaces = voice != "ja" && voice != "cmn-latn-pinyin";
   text = known;
   std::string out;
@@ -353,12 +378,20 @@ std::string with_numbers_said(std::string_view text, std::string_view voice) {
           return text.starts_with(one);
         });
     const auto index = static_cast<std::size_t>(fraction - kFractions.begin());
+    // Without spaces a hyphen is mostly none: "10時-12時", "歼-20".
     const bool begins =
-        begins_word(out) || (!has_spaces && !out.empty() && !ascii::is_ascii(out.back()));
+        begins_word(out) ||
+        (!has_spaces && std::any_of(kIs.begin(), kIs.end(), [&](std::string_view one) {
+          return out.ends_with(one);
+        }));
     const std::size_t yen = words->yen.empty() ? 0 : yen_of(text);
     if (yen > 0) {
-      out.append(text.substr(kYen.size(), yen - kYen.size())).append(words->yen);
+      out.append(text.substr(kYen.size(), yen - kYen.size()));
       text.remove_prefix(yen);
+      const bool is_said = std::any_of(kYenWords.begin(),
+                                       kYenWords.end(),
+                                       [&](std::string_view one) { return text.starts_with(one); });
+      out += is_said ? "" : words->yen;
     } else if (minus > 0 && begins && !is_after_number(out) && !words->minus.empty()) {
       out += words->minus;
       text.remove_prefix(minus);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -226,34 +227,58 @@ bool is_hour(std::span<const std::string_view> characters, std::size_t at) {
          (at + 1 == characters.size() || characters[at + 1] != "間");
 }
 
-// What a particle is said as, which is not how it is written; "": there is none at `at`. By what
-// stands before it: behind kanji, katakana and digits hardly a word has such a sound, and of
-// hiragana these few end a word. Kana that kanji are read as is never one ("歯" is "は").
-std::string_view said_of_particle(std::span<const std::string_view> characters, std::size_t at) {
-  constexpr auto kBefore = std::to_array<std::string_view>({"に", "で", "と", "れ"});
-  if (at == 0 || (characters[at] != "は" && characters[at] != "へ")) {
-    return "";
-  }
-  const std::string_view before = characters[at - 1];
-  const char32_t c = code_point(before);
-  const bool is_katakana = (c >= 0x30A1 && c <= 0x30FA) || c == 0x30FC;
-  const bool ends_word =
-      is_kanji(before) || is_katakana || (before.size() == 1 && ascii::is_alnum(before.front()));
-  if (characters[at] == "へ") {
-    return ends_word ? "え" : "";
-  }
-  const bool behind_another = std::find(kBefore.begin(), kBefore.end(), before) != kBefore.end() ||
-                              (before == "へ" && !said_of_particle(characters, at - 1).empty());
-  // As two words that are greetings do.
-  const auto joined = [&](std::size_t count) {
-    std::string out;
-    for (std::size_t i = at - std::min(count, at); i < at; ++i) {
-      out += characters[i];
-    }
-    return out;
+// Is it the particle behind "today"? kakasi takes both together for "こんにちは".
+bool is_behind_today(std::span<const std::string_view> characters, std::size_t at) {
+  return at >= 2 && characters[at] == "は" && characters[at - 1] == "日" &&
+         characters[at - 2] == "今";
+}
+
+// Particles are not written as they are said: "は" is "わ" where it is a word by itself, "へ" is
+// "え", and so at the end of some words that kakasi leaves whole.
+std::string with_particles_said(std::string_view kana) {
+  struct Word {
+    std::string_view written, said;
   };
-  const bool greets = joined(4) == "こんにち" || joined(4) == "こんばん";
-  return ends_word || behind_another || greets ? "わ" : "";
+  constexpr auto kWords = std::to_array<Word>({{"は", "わ"},
+                                               {"へ", "え"},
+                                               {"へは", "えわ"},
+                                               {"かれは", "かれわ"},
+                                               {"では", "でわ"},
+                                               {"には", "にわ"},
+                                               {"とは", "とわ"},
+                                               {"これは", "これわ"},
+                                               {"それは", "それわ"},
+                                               {"あれは", "あれわ"},
+                                               {"それでは", "それでわ"},
+                                               {"または", "またわ"},
+                                               {"あるいは", "あるいわ"},
+                                               {"じつは", "じつわ"},
+                                               {"こんにちは", "こんにちわ"},
+                                               {"こんばんは", "こんばんわ"}});
+  std::string out;
+  while (!kana.empty()) {
+    const std::size_t end = std::min(kana.find(' '), kana.size());
+    const std::string_view word = kana.substr(0, end);
+    const auto* const known = std::find_if(
+        kWords.begin(), kWords.end(), [&](const Word& one) { return one.written == word; });
+    out += known == kWords.end() ? word : known->said;
+    const std::size_t spaces = std::min(kana.find_first_not_of(' ', end), kana.size()) - end;
+    out.append(spaces, ' ');
+    kana.remove_prefix(end + spaces);
+  }
+  return out;
+}
+
+// A kanji that stands alone and is read like a particle, in katakana, which is never taken for one:
+// "歯", "葉".
+std::string_view not_a_particle(std::span<const std::string_view> characters,
+                                std::size_t at,
+                                const std::function<std::string()>& reading) {
+  const bool alone = is_kanji(characters[at]) && (at == 0 || !is_kanji(characters[at - 1])) &&
+                     (at + 1 == characters.size() ||
+                      (!is_kanji(characters[at + 1]) && characters[at + 1] != kSmallTsu));
+  const std::string kana = alone ? reading() : std::string();
+  return kana == "は" ? "ハ" : kana == "へ" ? "ヘ" : "";
 }
 
 std::string KanaReader::read(std::string_view text) const {
@@ -264,27 +289,31 @@ std::string KanaReader::read(std::string_view text) const {
   std::string out, convertible;
   for (std::size_t i = 0; i < characters.size(); ++i) {
     if (loses_stem(characters, i)) {
-      out += read_stem(std::exchange(convertible, {}));
+      out += with_particles_said(read_stem(std::exchange(convertible, {})));
     }
-    if (const std::string_view said = said_of_particle(characters, i); !said.empty()) {
-      out += convert(std::exchange(convertible, {}));
-      out.append(" ").append(said).append(" ");
+    if (is_behind_today(characters, i)) {
+      out += with_particles_said(convert(std::exchange(convertible, {}))) + " わ ";
       continue;
     }
     if (is_hour(characters, i)) {
-      out += convert(std::exchange(convertible, {})) + " じ ";
+      out += with_particles_said(convert(std::exchange(convertible, {}))) + " じ ";
       continue;
     }
-    const std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
+    std::string euc_jp = to_euc_jp(to_euc_jp_, characters[i]);
+    if (const std::string_view other =
+            not_a_particle(characters, i, [&] { return convert(euc_jp); });
+        !other.empty()) {
+      euc_jp = to_euc_jp(to_euc_jp_, other);
+    }
     if (!euc_jp.empty()) {
       convertible += euc_jp;
       continue;
     }
-    out += convert(convertible);
+    out += with_particles_said(convert(convertible));
     out += characters[i];
     convertible.clear();
   }
-  return out + convert(convertible);
+  return out + with_particles_said(convert(convertible));
 }
 
 }  // namespace audiogen::speech

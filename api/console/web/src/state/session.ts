@@ -98,8 +98,7 @@ export async function start(attempt = 0): Promise<void> {
       return;
     }
     const failure = failureOf(thrown);
-    // 429: others at this address ask with wrong keys. Whoever signs in is not counted with them.
-    const nobody = failure.kind === "refused" && (failure.status === 401 || failure.status === 429);
+    const nobody = failure.kind === "refused" && failure.status === 401;
     state.value = token !== undefined ? { name: "link", token }
       : nobody ? { name: "out" } : { name: "unreachable", failure, attempt };
   }
