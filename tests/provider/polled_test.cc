@@ -938,6 +938,12 @@ TEST_P(Polled, AFileOnAPrivateAddressIsNotFetched) {
   EXPECT_EQ(canary.connections(), 0U);
 }
 
+http::ClientRequest asking(std::string url) {
+  http::ClientRequest out;
+  out.url = std::move(url);
+  return out;
+}
+
 // Asks once, answers `fault` to whatever comes, and may have something to withdraw.
 class OneQuestion final : public Dialogue {
  public:
@@ -950,11 +956,7 @@ class OneQuestion final : public Dialogue {
   }
 
  private:
-  http::ClientRequest to(const std::string& path) const {
-    http::ClientRequest out;
-    out.url = base_ + path;
-    return out;
-  }
+  http::ClientRequest to(const std::string& path) const { return asking(base_ + path); }
   const std::string base_;
   const Fault fault_;
   const bool goes_on_;
@@ -1001,11 +1003,7 @@ class TwoQuestions final : public Dialogue {
   std::optional<http::ClientRequest> withdraw() const override { return to("/cancel"); }
 
  private:
-  http::ClientRequest to(const std::string& path) const {
-    http::ClientRequest out;
-    out.url = base_ + path;
-    return out;
-  }
+  http::ClientRequest to(const std::string& path) const { return asking(base_ + path); }
   const std::string base_;
   bool taken_ = false;
 };
