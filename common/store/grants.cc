@@ -193,12 +193,10 @@ std::optional<std::string> beyond_ours(Session& session,
   std::set<std::string> rights;
   // Those by which tables are reached; to see processes, for instance, is none.
   Sql global(
-      "SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN "
-      "('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'DELETE HISTORY', 'CREATE', 'DROP', 'ALTER', "
-      "'INDEX', "
-      "'REFERENCES', 'TRIGGER', 'EVENT', 'EXECUTE', 'CREATE VIEW', 'CREATE ROUTINE', 'ALTER "
-      "ROUTINE', "
-      "'CREATE USER', 'FILE', 'SUPER') AND GRANTEE=");
+      "SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE FIND_IN_SET("
+      "PRIVILEGE_TYPE, 'SELECT,INSERT,UPDATE,DELETE,DELETE HISTORY,CREATE,DROP,ALTER,INDEX,"
+      "REFERENCES,TRIGGER,EVENT,EXECUTE,CREATE VIEW,CREATE ROUTINE,ALTER ROUTINE,CREATE USER,"
+      "FILE,SUPER') AND GRANTEE=");
   Rows all = session.query(global.bytes(account));
   while (all.next()) {
     rights.insert(all.text(1));

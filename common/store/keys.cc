@@ -1,5 +1,6 @@
 #include "common/store/keys.h"
 
+#include "common/base/check.h"
 #include "common/base/utf8.h"
 #include "common/store/asking_session.h"
 #include "common/store/spending.h"

@@ -205,6 +205,9 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
     }
     const Done reply = std::move(done);
     reply(std::move(result));
+    // A timer may keep this call for a while; it must not keep its job, and with it the chain.
+    is_ours = nullptr;
+    on_ticket = nullptr;
     // Only now: the destructor waits for this.
     const MutexLock lock(state->mutex);
     state->open.erase(shared_from_this());
@@ -218,7 +221,7 @@ struct RemoteProvider::Call final : ProviderCall, std::enable_shared_from_this<C
   const std::optional<TraceSpan> span;
   const bool resumed;  // By a ticket that others may have, too.
   std::function<bool(const std::string&)> on_ticket;
-  const std::function<bool()> is_ours;
+  std::function<bool()> is_ours;
   const std::shared_ptr<CallFacts> facts;
   Done done;
   std::shared_ptr<http::ClientCall> exchange;
