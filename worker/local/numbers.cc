@@ -264,14 +264,14 @@ std::optional<Sum> sum_of(std::string_view text) {
   take(rest, " ");
   const std::string_view number = take_number(rest);
   std::string_view upper;
-  for (std::string_view range = rest; take(range, "-") || take(range, kEnDash);) {
+  std::string_view range = rest;
+  if (take(range, "-") || take(range, kEnDash)) {
     take(range, money->sign);
     upper = take_number(range);
     rest = upper.empty() ? rest : range;
     if (!upper.empty() && goes_on(rest)) {
       return std::nullopt;  // "€2024-12-01"
     }
-    break;
   }
   const std::string_view multiple = take_multiple(rest);
   std::string_view behind = rest;
