@@ -16,6 +16,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/time.h"
+#include "common/domain/clock_trust.h"
 #include "common/domain/operator_action.h"
 #include "common/domain/pricing.h"
 #include "common/domain/refusals.h"
@@ -119,8 +120,6 @@ struct Situation {
 };
 
 inline constexpr std::chrono::seconds kWorkerLost{30}, kApiGone{15};
-// What is later than now by more than this is of a clock that was set back since.
-inline constexpr std::chrono::seconds kClockSlack{2};
 // Was it heard of within that time? Not where that is yet to come: the database's clock was set
 // back, and who lives tells again.
 constexpr bool was_seen_within(std::chrono::seconds time, Instant seen_at, Instant now) {

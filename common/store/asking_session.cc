@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "common/domain/clock_trust.h"
 #include "common/domain/sign_in.h"
 
 namespace audiogen::store {
@@ -16,7 +17,6 @@ std::optional<AskingSession> lock_asking_session(Session& session, UserId user, 
   }
   const std::chrono::seconds fresh_for(rows.u32(4));
   // Nor one of the time to come: the clock was set back since, and it would be fresh until then.
-  constexpr std::chrono::seconds kClockSlack{2};
   return AskingSession{.now = rows.time(3),
                        .fresh = fresh_until(rows.time(1), fresh_for) > rows.time(3) &&
                                 rows.time(1) <= rows.time(3) + kClockSlack};
