@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <random>
@@ -603,6 +604,58 @@ TEST(Render, CutsAtWhatMaxCreditsPayFor) {
   };
   EXPECT_TRUE(ready(9.876).passed_through);
   EXPECT_TRUE(ready(9.9).truncated);
+}
+
+// All that was heard may lie in the second past what is delivered, or above what its rate holds.
+TEST(Render, SilenceIsNotSold) {
+  constexpr std::size_t kLongest = 8000;  // ms
+  std::vector<float> late(kLongest * kSourceRate / 1000, 0.0F);
+  const std::vector<float> beyond = tone(0.5, 0.3);
+  late.insert(late.end(), beyond.begin(), beyond.end());
+  std::vector<float> shrill = tone(1, 0.3, 9000);
+  for (std::size_t i = 0; i < shrill.size();
+       ++i) {  // Without the clicks of a sudden begin and end.
+    shrill[i] *= static_cast<float>(std::pow(
+        std::sin(std::numbers::pi * static_cast<double>(i) / static_cast<double>(shrill.size())),
+        2));
+  }
+  for (const OutputFormat format : kFormats) {
+    for (const bool spoken : {false, true}) {
+      RenderSpec spec;
+      spec.format = format;
+      spec.sample_rate = kSourceRate;
+      spec.duration_max_ms = kLongest;
+      if (spoken) {
+        spec.target_lufs = kSpokenLufs;
+      }
+      InProcessDecoder decoder;
+      const auto cut = render(as_audio(late), spec, decoder);
+      ASSERT_FALSE(cut);
+      EXPECT_EQ(cut.error().kind, PipelineFault::Kind::kSilent);
+      spec.sample_rate = 8000;
+      const auto high = render(as_audio(shrill), spec, decoder);
+      ASSERT_FALSE(high);
+      EXPECT_EQ(high.error().kind, PipelineFault::Kind::kSilent);
+    }
+  }
+}
+
+TEST(MeasureLoudness, OfNothingIsNone) {
+  EXPECT_FALSE(measure_loudness(std::vector<float>(48000, 0.0F), 48000));
+  EXPECT_FALSE(measure_loudness(std::vector<float>(100, 0.0F), 48000));
+}
+
+// The mp3 encoder ends the process on such a sample, and the others make full scale of it.
+TEST(Encode, RefusesWhatIsNoNumber) {
+  for (const OutputFormat format : kFormats) {
+    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity()}) {
+      std::vector<float> samples(24000, 0.1F);
+      samples[12000] = wrong;
+      EXPECT_FALSE(encode(format, samples, 24000));
+    }
+  }
 }
 
 TEST(Render, WhatIsReadyIsListenedToBeforeItPasses) {

@@ -461,6 +461,13 @@ TEST_F(Local, CuesAloneAreHeard) {
   }
   EXPECT_TRUE(say(prompt("(door) ... [rain]!", "yuki")));
   EXPECT_EQ(fault_of(say(prompt("[rain] བོད་ཡིག"))), Fault::kUnsupportedInput);
+  // The words come after all that is paid for.
+  GenerationRequest late =
+      prompt("[silence][silence][silence][silence][silence][silence][silence][silence] Hello");
+  late.max_credits = credits(10);
+  EXPECT_EQ(fault_of(say(late)), Fault::kUnsupportedInput);
+  late.max_credits = credits(12);
+  EXPECT_TRUE(say(late));
 }
 
 // What held no cue before is spoken as ever: brackets, words, and names that do not stand alone.

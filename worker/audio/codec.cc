@@ -154,6 +154,10 @@ Result<std::string> encode(OutputFormat format, std::span<const float> samples, 
   if (samples.empty()) {
     return Error{"nothing to encode"};  // The mp3 and opus encoders would "succeed".
   }
+  if (!std::all_of(
+          samples.begin(), samples.end(), [](float sample) { return std::isfinite(sample); })) {
+    return Error{"not a sound"};  // The mp3 encoder would end the process.
+  }
   switch (format) {
     case OutputFormat::kMp3:
       return encode_sndfile(SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, samples, rate);

@@ -84,7 +84,9 @@ std::optional<Loudness> measure_loudness(std::span<const float> samples, int rat
     // BS.1770's constant, which makes a 1 kHz tone read its own level.
     out.lufs = -0.691 + 10 * std::log10(energy / static_cast<double>(samples.size()));
   }
-  return out;
+  // Of nothing but zeros there is no level: a gain made of it would turn every sample into no
+  // number at all.
+  return std::isfinite(out.lufs) ? std::optional(out) : std::nullopt;
 }
 
 Result<std::vector<float>> resample(std::span<const float> samples, int from, int to) {

@@ -48,7 +48,7 @@ struct Loudness {
 };
 
 // ITU-R BS.1770 integrated loudness; of clips too short or too quiet for its gate, the plain level.
-// `rate` in Hz. Nullopt when it cannot be measured.
+// `rate` in Hz. Nullopt when it cannot be measured, as of zeros alone.
 std::optional<Loudness> measure_loudness(std::span<const float> samples, int rate);
 
 // Exactly round(n * to / from) samples, band-limited to the lower of both rates (Hz).

@@ -196,7 +196,8 @@ Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, De
   }
   const int source_rate = decoded->pcm.rate;
   std::vector<float> samples = std::move(decoded->pcm.samples);
-  if (is_silent(samples, spec.target_lufs ? kUnspokenPeak : kSilencePeak)) {
+  const float heard_from = spec.target_lufs ? kUnspokenPeak : kSilencePeak;
+  if (is_silent(samples, heard_from)) {
     return silence();
   }
 
@@ -226,6 +227,10 @@ Result<Rendered, PipelineFault> render(Audio&& audio, const RenderSpec& spec, De
   }
   if (is_too_short(samples.size(), spec.sample_rate)) {
     return PipelineFault{Kind::kTooShort, "too short"};
+  }
+  // Once more: all that was heard may have been in what was cut off, or above what this rate holds.
+  if (is_silent(samples, heard_from)) {
+    return silence();
   }
 
   // At the rate that is delivered: resampling moves peaks, and takes away what was heard of others.

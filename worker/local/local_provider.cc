@@ -385,8 +385,10 @@ Result<Audio, ProviderFault> LocalProvider::play(const Reading& reading,
   audio.speed_applied = request.speed;
   audio.pitch_applied = request.pitch;
   const std::vector<float> heard = perform(items, seed_of(request.prompt), most);
-  if (is_silent(heard)) {
-    return unsupported("nothing to hear");
+  const std::size_t delivered =
+      static_cast<std::size_t>(longest_ms(request.max_credits)) * kSoundRate / 1000;
+  if (is_silent(std::span(heard).first(std::min(heard.size(), delivered)))) {
+    return unsupported("nothing to hear in what max_credits pays for");
   }
   audio.bytes = bytes_of(heard);
   return audio;
