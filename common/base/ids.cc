@@ -24,17 +24,20 @@ constexpr auto kValueOf = [] {
 
 }  // namespace
 
+std::uint64_t next_stamp(std::uint64_t last, std::chrono::microseconds now) {
+  constexpr std::uint64_t kSmallStep = std::uint64_t{2'000} << 12U;
+  const auto us = static_cast<std::uint64_t>(now.count());
+  const std::uint64_t stamp = (us / 1000) << 12U | (us % 1000) * 4096 / 1000;
+  return last > stamp + kSmallStep ? stamp : std::max(stamp, last + 1);
+}
+
 Uuid new_uuid() {
   using std::chrono::duration_cast;
   using std::chrono::microseconds;
-  // RFC 9562 method 3: the 12 bits after the millisecond carry its fraction, so ids of one process
-  // grow within a millisecond too and append to their index.
+  // Ids of one process grow within a millisecond too, and append to their index.
   thread_local std::uint64_t last = 0;
-  const auto us = static_cast<std::uint64_t>(
-      duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
-  std::uint64_t stamp = (us / 1000) << 12U | (us % 1000) * 4096 / 1000;
-  stamp = std::max(stamp, last + 1);
-  last = stamp;
+  const std::uint64_t stamp = last = next_stamp(
+      last, duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()));
   Uuid id;
   random_bytes(id.bytes);
   for (std::size_t i = 0; i < 6; ++i) {

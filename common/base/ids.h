@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,12 @@ struct Uuid {
   using Words = std::array<std::uint64_t, 2>;
 };
 
-// A new UUIDv7 of the present wall clock. Thread-safe; ids of one thread grow strictly.
+// What an id that is made at `now` begins with: the milliseconds, and 12 bits of the fraction of
+// one (RFC 9562, section 6.2, method 3), after `last`, which its thread made before. A clock that
+// is set back by more than two seconds was wrong before: what it stamped is not gone on with.
+std::uint64_t next_stamp(std::uint64_t last, std::chrono::microseconds now);
+// A new UUIDv7 of the present wall clock. Thread-safe; ids of one thread grow strictly, as long as
+// the clock is not set back (next_stamp()).
 Uuid new_uuid();
 
 // What no UUIDv7 made at `at` or later sorts below.

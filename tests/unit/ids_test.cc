@@ -112,5 +112,16 @@ TEST(Crypto, KnownAnswers) {
   EXPECT_FALSE(constant_time_equal("same", "samee"));
 }
 
+// A clock that was ahead and is right again: what is made afterwards says so.
+TEST(Ids, AStampFollowsAClockThatIsSetRight) {
+  using namespace std::chrono_literals;
+  const std::chrono::microseconds now = 1'800'000'000s;
+  const auto stamp = [](std::chrono::microseconds at) { return next_stamp(0, at); };
+  EXPECT_EQ(next_stamp(stamp(now), now), stamp(now) + 1) << "within one tick they grow";
+  EXPECT_EQ(next_stamp(stamp(now), now - 1s), stamp(now) + 1) << "and over small steps back";
+  EXPECT_EQ(next_stamp(stamp(now + 40 * 24h), now), stamp(now));
+  EXPECT_EQ(next_stamp(stamp(now), now + 1h), stamp(now + 1h));
+}
+
 }  // namespace
 }  // namespace audiogen
