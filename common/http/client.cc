@@ -9,7 +9,6 @@
 #include <span>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -310,7 +309,6 @@ struct Client::Impl {
     curl_multi_setopt(made->multi, CURLMOPT_TIMERDATA, made.get());
     curl_multi_setopt(made->multi, CURLMOPT_MAX_HOST_CONNECTIONS, kConnectionsPerHost);
     curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS, static_cast<long>(kCallsPerHandle));
-    curl_multi_setopt(made->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
     handles.push_back(std::move(made));
     return *handles.back();
   }
@@ -386,9 +384,8 @@ struct Client::Impl {
     return CURL_PREREQFUNC_OK;
   }
 
-  // What waits to be read on the kept connection that `transfer` is about to use. Not looked at
-  // where several calls share one (HTTP/2). libcurl does not tell its socket at this point, so it
-  // is known by its own port.
+  // What waits to be read on the kept connection that `transfer` is about to use. libcurl does not
+  // tell its socket at this point, so it is known by its own port.
   bool has_leftovers(Transfer& transfer, int local_port) {
     long made = 0;
     curl_easy_getinfo(transfer.easy, CURLINFO_NUM_CONNECTS, &made);
@@ -403,7 +400,6 @@ struct Client::Impl {
     const auto kept = sockets.find(local_port);
     char byte = 0;
     return kept != sockets.end() && port_of(kept->second) == local_port &&
-           multiplexed.count(transfer.origin) == 0 &&
            ::recv(kept->second, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
   }
 
@@ -674,7 +670,12 @@ struct Client::Impl {
     curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
     set_outgoing_rules(easy);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS);
+    // A connection for each call. Over HTTP/2 the calls to an origin share one: libcurl would read
+    // the bodies that are to wait in their sockets as long as any other of them goes on, 32 MB of
+    // each, which nobody counts; and a connection that is dead without a word would take every new
+    // call with it, until the kernel gives it up after a quarter of an hour
+    // (github.com/curl/curl/issues/17225).
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
     if (request.method == "HEAD") {
@@ -768,13 +769,6 @@ struct Client::Impl {
     }
     if (code && may_go_on(*it->second, *code) && go_by_proxy(*it->second)) {
       return;
-    }
-    // Of clients' addresses, which are without end, no connection is used again.
-    long version = 0;
-    if (it->second->request.reach == Reach::kAny &&
-        curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
-        version == CURL_HTTP_VERSION_2_0) {
-      multiplexed.insert(it->second->origin);
     }
     const std::unique_ptr<Transfer> transfer = std::move(it->second);
     transfers.erase(it);
@@ -947,8 +941,7 @@ struct Client::Impl {
   std::vector<std::unique_ptr<Handle>> handles;
   std::vector<CURL*> spare;  // As new.
   std::unordered_map<CURL*, std::unique_ptr<Transfer>> transfers;
-  std::unordered_map<int, int> sockets;         // Of connections, by their own port.
-  std::unordered_set<std::string> multiplexed;  // Origins that have answered by HTTP/2.
+  std::unordered_map<int, int> sockets;  // Of connections, by their own port.
   std::unordered_map<std::uint64_t, CURL*> by_number;
   std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> waiting;
   const std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
