@@ -206,12 +206,18 @@ void ServerCore::for_each(const Use& use) const {
 }
 
 ServerCore::Room ServerCore::room_for(const Connection& connection) const {
-  const auto found = connections_.find(connection.peer().limited());
-  if (options.connections_per_address > 0 && !connection.peer_trusted() &&
-      found != connections_.end()) {
-    const auto& [there, leaving] = found->second;
-    if (there.size() >= options.connections_per_address) {
-      return leaving.size() < options.connections_per_address ? Room::kCrowded : Room::kClosing;
+  if (options.connections_per_address > 0 && !connection.peer_trusted()) {
+    const auto found = connections_.find(connection.peer().limited());
+    const std::size_t leaving = found == connections_.end() ? 0 : found->second.leaving.size();
+    bool crowded = found != connections_.end() &&
+                   found->second.there.size() >= options.connections_per_address;
+    for (const Wider& wider : wider_) {
+      const auto there = wider.there.find((connection.peer().*wider.of)());
+      crowded |= there != wider.there.end() &&
+                 there->second >= std::max<std::size_t>(1, options.connections_max / wider.part);
+    }
+    if (crowded) {
+      return leaving < options.connections_per_address ? Room::kCrowded : Room::kClosing;
     }
   }
   return count_ < options.connections_max ? Room::kThere : Room::kFull;
@@ -239,6 +245,7 @@ bool ServerCore::add(const std::shared_ptr<Connection>& connection) {
     }
   }
   connections_[address].there.insert(connection);
+  come(*connection);
   ++count_;
   open_.Increment();
   return true;
@@ -323,6 +330,24 @@ void ServerCore::note_leaving(const std::shared_ptr<Connection>& connection) {
   // It may have gone already.
   if (group != connections_.end() && group->second.there.erase(connection) > 0) {
     group->second.leaving.insert(connection);
+    leave(*connection);
+  }
+}
+
+void ServerCore::come(const Connection& connection) {
+  if (!connection.peer_trusted() && !connection.peer().is_v4()) {
+    for (Wider& wider : wider_) {
+      ++wider.there[(connection.peer().*wider.of)()];
+    }
+  }
+}
+
+void ServerCore::leave(const Connection& connection) {
+  for (Wider& wider : wider_) {
+    const auto found = wider.there.find((connection.peer().*wider.of)());
+    if (found != wider.there.end() && --found->second == 0) {
+      wider.there.erase(found);
+    }
   }
 }
 
@@ -330,8 +355,12 @@ void ServerCore::remove(const std::shared_ptr<Connection>& connection) {
   {
     const MutexLock lock(mutex_);
     const auto group = connections_.find(connection->peer().limited());
-    if (group == connections_.end() ||
-        group->second.there.erase(connection) + group->second.leaving.erase(connection) == 0) {
+    if (group == connections_.end()) {
+      return;
+    }
+    if (group->second.there.erase(connection) > 0) {
+      leave(*connection);
+    } else if (group->second.leaving.erase(connection) == 0) {
       return;
     }
     --count_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -87,12 +88,22 @@ struct ServerCore {
     kCrowded,  // Of its address.
     kClosing,  // Of its address, and as many again are leaving.
   };
+  // The addresses of one customer (IpAddress::home()), or of one site, are so many that each alone
+  // may stay below its own limit while together they take all there is.
+  struct Wider {
+    IpAddress (IpAddress::*of)() const;
+    std::size_t part;  // One of so many parts of all connections is theirs at most.
+    std::unordered_map<IpAddress, std::size_t, HashOfIpAddress> there{};  // Without those leaving.
+  };
 
   Room room_for(const Connection& connection) const LOCKS_REQUIRED(mutex_);
   // Ends a few of those that rest, of `only` if not null, and says how many: finding them costs a
   // look at all.
   std::size_t evict_resting(const IpAddress* only);
   void note_leaving(const std::shared_ptr<Connection>& connection);
+  // Counts it among those of its home and site, or no more.
+  void come(const Connection& connection) LOCKS_REQUIRED(mutex_);
+  void leave(const Connection& connection) LOCKS_REQUIRED(mutex_);
   // Those to end first, up to `most`.
   std::vector<std::shared_ptr<Connection>> longest_resting(const IpAddress* only,
                                                            std::size_t most) const
@@ -105,6 +116,8 @@ struct ServerCore {
   prometheus::Gauge& open_;
   // By IpAddress::limited().
   std::unordered_map<IpAddress, Group, HashOfIpAddress> connections_ GUARDED_BY(mutex_);
+  std::array<Wider, 2> wider_ GUARDED_BY(mutex_){
+      {{.of = &IpAddress::home, .part = 4}, {.of = &IpAddress::site, .part = 2}}};
   std::size_t count_ GUARDED_BY(mutex_) = 0;  // Those that are leaving, too.
 };
 

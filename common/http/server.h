@@ -161,8 +161,9 @@ struct ServerOptions {
   // longest resting one of the address with most connections. If none rests, the new one is closed
   // at once. See connections_for().
   std::size_t connections_max = 16384;
-  // The same of one address (IpAddress::limited()). 0: as many as there may be. Trusted proxies,
-  // through which others come, are exempt, and the last to lose a connection.
+  // The same of one address (IpAddress::limited()). 0: as many as there may be, and otherwise a
+  // quarter of all at most of one home() and half of one site(). Trusted proxies, through which
+  // others come, are exempt, and the last to lose a connection.
   std::size_t connections_per_address = 0;
   // How long a client may take nothing of its answer and still not count as resting.
   std::chrono::milliseconds stall_grace{5'000};

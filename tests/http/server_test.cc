@@ -1248,7 +1248,7 @@ class Crowd : public testing::Test {
   }
 
   const std::shared_ptr<ServerCore> core_ = std::make_shared<ServerCore>(
-      ServerOptions{.connections_max = 10, .connections_per_address = 3},
+      ServerOptions{.connections_max = 40, .connections_per_address = 3},
       [](const Exchange&) {},
       [](int, std::string_view, const Request*) { return Response(); });
   std::vector<std::shared_ptr<Connection>> all_;
@@ -1283,6 +1283,29 @@ TEST_F(Crowd, ACustomersIpv6NetworkIsOneAddress) {
   }
   EXPECT_FALSE(add("2001:db8:0:1::7")) << "three, and three on their way out";
   EXPECT_TRUE(add("2001:db8:0:2::1"));
+}
+
+// A home has 256 such networks, and a site 65,536: each below its own limit, together all there is.
+TEST_F(Crowd, OneHomeOrSiteLeavesRoomForOthers) {
+  const auto network = [](int home, int number) {
+    constexpr int kNetworks = 16;  // Of each home: the last digit.
+    return "2001:db8:0:" + std::to_string(home) + "0" +
+           std::string(1, "0123456789abcdef"[number % kNetworks]) + "::1";
+  };
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(add(network(1, i).c_str())) << i;
+  }
+  EXPECT_FALSE(add(network(1, 10).c_str())) << "a quarter of all";
+  EXPECT_TRUE(add(network(1, 0).c_str())) << "of the same address one goes that rests";
+  all_.front()->on_eof();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(add(network(2, i).c_str())) << i;
+  }
+  EXPECT_FALSE(add(network(3, 0).c_str())) << "half of all";
+  EXPECT_TRUE(add("2001:db8:1::1"));
+  EXPECT_TRUE(add("192.0.2.1"));
+  all_[1]->on_eof();
+  EXPECT_TRUE(add(network(3, 1).c_str()));
 }
 
 // All who come through it share its address.
