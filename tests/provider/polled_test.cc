@@ -146,6 +146,47 @@ TEST(Fal, PausesGrowToFiveSeconds) {
   EXPECT_LE(longest, 6s);
 }
 
+// By the time a job is done its pauses are long.
+TEST(Fal, AFileThatIsNotThereYetIsLookedForSoon) {
+  Talk talk(fal::kKind);
+  talk.begin();
+  talk.say(json(200, kFalTicket));
+  for (int i = 0; i < 10; ++i) {
+    talk.say(json(202, R"({"status":"IN_QUEUE"})"));
+  }
+  talk.say(json(200, R"({"status":"COMPLETED"})"));
+  talk.say(json(200, R"({"audio":{"url":"https://cdn.example/o.wav"}})"));
+  std::chrono::milliseconds all{0};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(talk.say(json(404, "{}")), "ask GET https://cdn.example/o.wav");
+    EXPECT_LT(talk.ask().delay, 4s);
+    all += talk.ask().delay;
+  }
+  EXPECT_LT(all, 7s);
+  EXPECT_EQ(talk.say(wav_file()), "audio");
+}
+
+// What was lost sight of and turns out to be done has its own patience: it is paid for.
+TEST(Fal, WhoIsDoneAfterLongSilenceIsAskedAgain) {
+  constexpr std::chrono::milliseconds kPatience = 45s;  // Half of what begin() gives.
+  Talk talk(fal::kKind);
+  talk.begin();
+  talk.say(json(200, kFalTicket));
+  for (std::chrono::milliseconds all{0}; all < kPatience; all += talk.ask().delay) {
+    ASSERT_EQ(talk.lose(), "ask GET https://queue.example/s/r1");
+  }
+  talk.say(json(200, R"({"status":"COMPLETED"})"));
+  EXPECT_EQ(talk.say(json(503, "<html>")), "ask GET https://queue.example/s/r1");
+  // Once: that it is still done is no news.
+  for (int i = 0; i < 50 && talk.say(json(200, R"({"status":"COMPLETED"})")).starts_with("ask");
+       ++i) {
+    if (!talk.say(json(503, "<html>")).starts_with("ask")) {
+      return;
+    }
+  }
+  FAIL() << "without end";
+}
+
 // A client's bad reference shut the entry for everybody when its member had "voice" in its name;
 // what the operator sends every time was the client's fault.
 TEST(Fal, TheTextTheReferencesAndTheShapeAreTheClients) {
@@ -266,6 +307,9 @@ TEST(Fal, RefusalsAtEachStep) {
   EXPECT_EQ(fetched(json(422, R"({"detail":[{"loc":["body","prompt"],"msg":"m"}]})")),
             "unsupported_input: HTTP 422");
   EXPECT_EQ(polled(json(429, R"({"error_type":"rate_limited"})")),
+            "ask GET https://queue.example/s/r1");
+  // Nor does the queue end a job that is done, and paid, by having no time for us.
+  EXPECT_EQ(fetched(json(429, R"({"error_type":"rate_limited"})")),
             "ask GET https://queue.example/s/r1");
   http::ClientResponse retryable = json(400, "{}");
   retryable.headers.emplace("x-fal-retryable", "true");

@@ -24,7 +24,11 @@ const Clock::time_point kStart(1000s);
 
 struct Line final : ProviderCall {
   void cancel() override { ++cancels; }
-  int cancels = 0;
+  void leave() override {
+    ++leaves;
+    cancel();
+  }
+  int cancels = 0, leaves = 0;
 };
 
 std::shared_ptr<const Chain> chain_of(const std::vector<std::string>& names) {
@@ -214,6 +218,25 @@ TEST_F(JobTest, ACallHeldTooLateIsEnded) {
   EXPECT_EQ(one->answered(call.step, true), Race::kEnds) << "before start() returned";
   one->hold(call.step, one_);
   EXPECT_EQ(one_->cancels, 1);
+}
+
+// A worker that has stood still goes on with an answer that came meanwhile: what it would withdraw
+// may be another's by now, and paid for.
+TEST_F(JobTest, WhoLosesARaceIsLeftWhereAnotherMayHaveTheTask) {
+  for (const bool over : {true, false}) {
+    const auto one = job();
+    one->renewal_ended(Clock::now() - (over ? kLeaseSelfStop + 1s : 0s));
+    const Call call = begun(*one);
+    const auto slow = std::make_shared<Line>(), late = std::make_shared<Line>();
+    one->hold(call.step, slow);
+    const auto hedge = one->hedge(call, 1);
+    ASSERT_TRUE(hedge);
+    EXPECT_EQ(one->answered(hedge->step, true), Race::kEnds);
+    one->hold(call.step, late);
+    EXPECT_EQ(slow->leaves, over ? 1 : 0);
+    EXPECT_EQ(late->leaves, over ? 1 : 0);
+    EXPECT_EQ(slow->cancels + late->cancels, 2);
+  }
 }
 
 struct RaceRow {

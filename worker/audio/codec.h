@@ -14,8 +14,8 @@ namespace audiogen {
 
 // Encodes mono `samples` at one of kSampleRates. mp3 is constant bit rate with a LAME tag, so that
 // decoders drop the padding; pcm and wav are 16 bit, clipped; opus keeps `rate` as the input rate
-// of its header and is 48 kHz inside (RFC 7845 section 5.1). An error of empty input, and of samples
-// that are not finite.
+// of its header and is 48 kHz inside (RFC 7845 section 5.1). An error of empty input, and of
+// samples that are not finite.
 Result<std::string> encode(OutputFormat format, std::span<const float> samples, int rate);
 
 // Decodes what encode() made and counts samples at `rate`: what a player will play. Of MP3 and

@@ -106,6 +106,10 @@ bool Job::is_given_back() const {
 
 bool Job::lease_is_over(Clock::time_point now) const {
   const MutexLock lock(mutex_);
+  return is_over(now);
+}
+
+bool Job::is_over(Clock::time_point now) const {
   return lost_ || now - lease_.from > kLeaseSelfStop;
 }
 
@@ -191,19 +195,19 @@ bool Job::awaits(std::uint64_t of) const {
 }
 
 void Job::hold(std::uint64_t of, std::shared_ptr<ProviderCall> call) {
-  bool late = false, stop = false;
+  bool late = false, leaves = false;
   {
     const MutexLock lock(mutex_);
     late = of != step_ || awaited_ == 0;
-    stop = lost_ || giving_back_;
+    leaves = late ? is_over(Clock::now()) : lost_ || giving_back_;
     if (!late) {
       calls_.push_back(call);
     }
   }
-  if (late) {
-    call->cancel();
-  } else if (stop) {
+  if (leaves) {
     call->leave();
+  } else if (late) {
+    call->cancel();
   }
 }
 
@@ -218,8 +222,10 @@ Job::Race Job::failed(FailedCall failed) {
 
 Job::Race Job::ended(std::uint64_t of, bool audio, std::optional<FailedCall> failed) {
   OpenCalls losers;
+  bool leaves = false;
   {
     const MutexLock lock(mutex_);
+    leaves = is_over(Clock::now());
     if (of != step_ || awaited_ == 0) {
       return Race::kOver;
     }
@@ -236,7 +242,7 @@ Job::Race Job::ended(std::uint64_t of, bool audio, std::optional<FailedCall> fai
     }
     calls_.clear();
   }
-  cancel(losers);
+  leaves ? leave(losers) : cancel(losers);
   return Race::kEnds;
 }
 

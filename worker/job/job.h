@@ -187,6 +187,9 @@ class Job {
  private:
   using OpenCalls = std::vector<std::shared_ptr<ProviderCall>>;
 
+  // lease_is_over(). What is to end then is left, and not withdrawn: another worker may go on with
+  // the job there.
+  bool is_over(Clock::time_point now) const LOCKS_REQUIRED(mutex_);
   Race ended(std::uint64_t of, bool audio, std::optional<FailedCall> failed);
 
   struct Lease {

@@ -154,6 +154,11 @@ class Format final : public models::Format {
     if (status == "IN_QUEUE" || status == "IN_PROGRESS") {
       return Waiting{};
     }
+    // Below 500 it is the queue that answers for now, whatever type it gives that: the result is
+    // still there.
+    if (response.status < 500 && wire::leaves_job_open(response.status)) {
+      return unclear_or_fault(entry, response, &body);
+    }
     if (response.status != 200) {
       // With 500 the app's own answer: it has failed.
       const std::string type = error_type(body);

@@ -172,8 +172,9 @@ class PolledDialogue final : public Dialogue {
     }
     const bool waits = std::holds_alternative<Waiting>(progress);
     const bool has_file = std::holds_alternative<FileAt>(progress);
-    // A result that is there, and cannot be had, is no news.
-    if (waits || has_file) {
+    const bool news = std::holds_alternative<ResultReady>(progress) && !done_;
+    // That a result is there is news once, however often it cannot be had.
+    if (waits || has_file || news) {
       unclear_ = 0;
       unclear_since_.reset();
       unclear_for_ = {};
@@ -260,6 +261,7 @@ class PolledDialogue final : public Dialogue {
       return audio_of(std::move(*bytes), "");
     }
     file_url_ = std::move(url);
+    pause_ = kPollFirst;  // It is there, or will be in a moment.
     return ask_file(milliseconds(0));
   }
 
