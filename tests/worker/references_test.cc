@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
+#include <deque>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "common/base/unique_fd.h"
 #include "tests/support/closed_port.h"
 #include "tests/support/provider_double.h"
+#include "tests/support/wait.h"
 #include "worker/audio/in_process_decoder.h"
 #include "worker/job/spool.h"
 
@@ -514,29 +516,63 @@ TEST_F(Fetching, BytesWithoutRoomWaitHalfwayAndNobodyStarves) {
   for (int i = 0; i < 12; ++i) {
     open.push_back(fetch(fetcher, {files.url() + "/a"}, true, i % 3 == 0 ? ann : UserId::make()));
   }
-  for (Open& one : open) {
-    const auto got = one.wait();
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_EQ((*got)->sounds[0].bytes.size(), tone.size());
-  }
+  // As they come: each keeps its room until it is taken.
+  ASSERT_TRUE(test::eventually(60s, [&] {
+    std::erase_if(open, [&](Open& one) {
+      if (!one.ended()) {
+        return false;
+      }
+      const auto got = one.wait();
+      EXPECT_TRUE(got) << got.error().message;
+      EXPECT_TRUE(!got || (*got)->sounds[0].bytes.size() == tone.size());
+      return true;
+    });
+    return open.empty();
+  }));
 }
 
 // Results that are kept count as long as they are.
 TEST_F(Fetching, WhatIsKeptHasItsRoom) {
   const std::string tone = test::tone_wav(3.0);
   const ProviderDouble files([&](const DoubleCall&) { return DoubleReply{.body = tone}; });
-  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.bytes_max = tone.size()});
-  auto kept = fetch(fetcher, {files.url()}, true).wait();
-  ASSERT_TRUE(kept) << kept.error().message;
-  Open first = fetch(fetcher, {files.url()}, true);
-  Open second = fetch(fetcher, {files.url()}, true);
-  ASSERT_TRUE(files.wait_until([&] { return files.call_count() >= 2; }));
-  kept = ReferenceFault{};
-  for (Open* const one : {&first, &second}) {
-    auto got = one->wait();
-    EXPECT_TRUE(got) << got.error().message;
+  // Of each user three results.
+  ReferenceFetcher fetcher(decoder_, codecs_, http::Reach::kAny, {.bytes_max = 12 * tone.size()});
+  const UserId ann = UserId::make();
+  std::deque<Fetched> kept;
+  for (int i = 0; i < 3; ++i) {
+    kept.push_back(fetch(fetcher, {files.url()}, true, ann).wait());
+    ASSERT_TRUE(kept.back()) << kept.back().error().message;
   }
-  EXPECT_EQ(files.call_count(), 3U);
+  Open fourth = fetch(fetcher, {files.url()}, true, ann);
+  for (int i = 0; i < 9; ++i) {
+    kept.push_back(fetch(fetcher, {files.url()}, true).wait());
+    ASSERT_TRUE(kept.back()) << "another has room: " << kept.back().error().message;
+  }
+  EXPECT_EQ(files.call_count(), 12U);
+  EXPECT_FALSE(fourth.ended());
+  Open stranger = fetch(fetcher, {files.url()}, true);
+  kept.pop_front();
+  EXPECT_TRUE(fourth.wait());
+  EXPECT_TRUE(stranger.wait()) << "whose turn comes when that is let go in turn";
+}
+
+// Of those under way the oldest goes on whatever the others have, and not whatever is kept: each
+// that has ended would leave its bytes, and the next be the oldest.
+TEST_F(Fetching, NobodyIsOldEnoughForWhatIsKept) {
+  const std::string tone = test::tone_wav(3.0, 96'000);  // 576 KB
+  const ProviderDouble files([&](const DoubleCall&) { return DoubleReply{.body = tone}; });
+  ReferenceFetcher fetcher(
+      decoder_, codecs_, http::Reach::kAny, {.bytes_max = 10 * tone.size(), .time_max = 10min});
+  const UserId ann = UserId::make();
+  auto first = fetch(fetcher, {files.url()}, true, ann).wait();
+  auto second = fetch(fetcher, {files.url()}, true, ann).wait();
+  ASSERT_TRUE(first && second);
+  Open third = fetch(fetcher, {files.url()}, true, ann);
+  ASSERT_TRUE(fetch(fetcher, {files.url()}, true).wait());
+  EXPECT_TRUE(files.wait_until([&] { return files.call_count() == 4; })) << "it was begun";
+  EXPECT_FALSE(third.ended());
+  first = ReferenceFault{};
+  EXPECT_TRUE(third.wait());
 }
 
 // A server that redirects does not win time or tries with it.

@@ -166,6 +166,7 @@ struct ReferenceFetcher::Budget {
     std::unordered_map<std::string, std::size_t> hosts;           // files asked for, by host
     std::deque<std::shared_ptr<Fetch>> inspections;               // the first is under way
     std::size_t bytes = 0;                                        // received and not yet let go
+    std::size_t kept = 0;                                         // of these, by results
     Clock::time_point next_come_back = Clock::time_point::min();  // of the last one refused
   };
 
@@ -183,6 +184,7 @@ struct ReferenceFetcher::Budget {
   std::unordered_map<std::string, std::size_t> hosts GUARDED_BY(mutex);
   std::vector<std::shared_ptr<http::ClientCall>> starved GUARDED_BY(mutex);
   std::size_t bytes GUARDED_BY(mutex) = 0;
+  std::size_t kept GUARDED_BY(mutex) = 0;  // Of these, by results: in memory.
   std::uint64_t last_number GUARDED_BY(mutex) = 0;
 
   std::size_t tasks_each() const { return std::max<std::size_t>(limits.tasks_max / kUserShare, 1); }
@@ -197,10 +199,14 @@ struct ReferenceFetcher::Budget {
   // Nullopt: it waits for its turn. Else it is refused, and may come back after so long.
   std::optional<std::chrono::milliseconds> admit(const std::shared_ptr<Fetch>& fetch);
   // Is there room for `more` received bytes? Else `call` goes on when there may be. The oldest of
-  // all that are fetched may always go on, and of the files of one user the oldest: of several that
-  // stop half-way nobody would ever end.
+  // all that are fetched may go on whatever the others have, and of the files of one user the
+  // oldest: of several that stop half-way nobody would ever end. Not whatever results keep: these
+  // end without it, and are as many as there are jobs.
   bool take(Fetch& fetch, std::size_t more, const std::shared_ptr<http::ClientCall>& call);
   void give_back(const UserId& user, std::size_t fewer);
+  // So many of the bytes are a result's now, until they are let go.
+  void keep(const UserId& user, std::size_t of_them);
+  void let_go(const UserId& user, std::size_t of_them);
   // A file of `user` is asked for at another host now.
   void move_host(const UserId& user, std::string& from, std::string to);
   // True when `fetch` may be inspected now. Else it waits until next_inspection() gives it: a user
@@ -484,10 +490,11 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
       }
     }
     held -= kept;  // Theirs is the result now.
+    budget->keep(user, kept);
     end_inspection(References(
         found.release(), [budget = budget, user = user, kept](const audiogen::References* all) {
           delete all;
-          budget->give_back(user, kept);
+          budget->let_go(user, kept);
         }));
   }
 
@@ -545,10 +552,15 @@ bool ReferenceFetcher::Budget::take(Fetch& fetch,
                                     const std::shared_ptr<http::ClientCall>& call) {
   const MutexLock lock(mutex);
   User& user = users[fetch.user];
-  const bool of_user =
-      user.bytes + more <= limits.bytes_max / kUserShare || *user.begun.begin() == fetch.number;
-  const bool of_all = bytes + more <= limits.bytes_max || *begun.begin() == fetch.number;
-  if (!of_user || !of_all) {
+  const auto has_room = [&](std::size_t all, std::size_t by_results, std::size_t max, bool oldest) {
+    return all + more <= max ||
+           (oldest && (by_results == 0 || by_results + fetch.held + more <= max));
+  };
+  if (!has_room(user.bytes,
+                user.kept,
+                limits.bytes_max / kUserShare,
+                *user.begun.begin() == fetch.number) ||
+      !has_room(bytes, kept, limits.bytes_max, *begun.begin() == fetch.number)) {
     starved.push_back(call);
     return false;
   }
@@ -568,6 +580,21 @@ void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) 
   const Calls hungry = look_again();
   lock.unlock();
   feed(hungry);
+}
+
+void ReferenceFetcher::Budget::keep(const UserId& user, std::size_t of_them) {
+  const MutexLock lock(mutex);
+  users[user].kept += of_them;
+  kept += of_them;
+}
+
+void ReferenceFetcher::Budget::let_go(const UserId& user, std::size_t of_them) {
+  {
+    const MutexLock lock(mutex);
+    users[user].kept -= of_them;
+    kept -= of_them;
+  }
+  give_back(user, of_them);
 }
 
 void ReferenceFetcher::Budget::add_file(User& user, const std::string& host) {
@@ -654,9 +681,8 @@ bool ReferenceFetcher::Budget::may_begin(const Fetch& fetch) {
     const auto at = of.find(host);
     return at == of.end() || at->second + fetch.items.size() <= max;
   };
-  if (user.begun.size() >= tasks_each() ||
-      (user.bytes >= limits.bytes_max / kUserShare && !user.begun.empty()) ||
-      (bytes >= limits.bytes_max && !begun.empty())) {
+  if (user.begun.size() >= tasks_each() || user.bytes >= limits.bytes_max / kUserShare ||
+      bytes >= limits.bytes_max) {
     return false;
   }
   const auto fits = [&](const Item& item) LOCKS_REQUIRED(mutex) {
