@@ -14,6 +14,9 @@ using namespace std::chrono_literals;
 // own.
 using Instant = std::chrono::sys_time<std::chrono::microseconds>;
 
+// What is later than now by more than this is of a clock that was set back since.
+inline constexpr std::chrono::seconds kClockSlack{2};
+
 // What this machine's own clock says: where the time of day is this process's affair (its logs and
 // mails, the ids it makes, tokens and links), and to compare it with another clock.
 inline Instant local_now() {

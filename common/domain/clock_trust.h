@@ -11,9 +11,6 @@
 
 namespace audiogen {
 
-// What is later than now by more than this is of a clock that was set back since.
-inline constexpr std::chrono::seconds kClockSlack{2};
-
 // One look at all clocks.
 struct ClockLook {
   using Steady = std::chrono::steady_clock::time_point;

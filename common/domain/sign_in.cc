@@ -46,6 +46,10 @@ Instant fresh_until(Instant created_at, std::chrono::seconds fresh_for) {
   return created_at + fresh_for;
 }
 
+bool is_fresh(Instant created_at, Instant until, Instant now) {
+  return until > now && created_at <= now + kClockSlack;
+}
+
 std::chrono::seconds fresh_for(std::optional<Instant> shown_at, Instant now) {
   return shown_at
              ? std::clamp(std::chrono::floor<std::chrono::seconds>(*shown_at + kFreshFor - now),

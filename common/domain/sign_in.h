@@ -44,6 +44,10 @@ Instant session_end(Instant created_at, Instant last_seen_at);
 // Until when it is a fresh one that is so for `fresh_for` after its beginning.
 Instant fresh_until(Instant created_at, std::chrono::seconds fresh_for = kFreshFor);
 
+// Is it a fresh one at `now` that is so until `until`? One of a time to come is not: the clock was
+// set back since, and it would be fresh until that time has come.
+bool is_fresh(Instant created_at, Instant until, Instant now);
+
 // How long a session that begins `now` is fresh, of somebody who showed elsewhere who he is at
 // `shown_at`, or nobody knows when.
 std::chrono::seconds fresh_for(std::optional<Instant> shown_at, Instant now);

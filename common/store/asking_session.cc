@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "common/domain/clock_trust.h"
 #include "common/domain/sign_in.h"
 
 namespace audiogen::store {
@@ -15,11 +14,8 @@ std::optional<AskingSession> lock_asking_session(Session& session, UserId user, 
   if (!rows.next() || session_end(rows.time(1), rows.time(2)) <= rows.time(3)) {
     return std::nullopt;
   }
-  const std::chrono::seconds fresh_for(rows.u32(4));
-  // Nor one of the time to come: the clock was set back since, and it would be fresh until then.
-  return AskingSession{.now = rows.time(3),
-                       .fresh = fresh_until(rows.time(1), fresh_for) > rows.time(3) &&
-                                rows.time(1) <= rows.time(3) + kClockSlack};
+  const Instant until = fresh_until(rows.time(1), std::chrono::seconds(rows.u32(4)));
+  return AskingSession{.now = rows.time(3), .fresh = is_fresh(rows.time(1), until, rows.time(3))};
 }
 
 Result<Instant, Fault> lock_fresh_session(Session& session, UserId user, SessionId asker) {

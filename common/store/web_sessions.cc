@@ -206,6 +206,7 @@ Result<OpenedWebSession, Fault> WebSessions::open_by_identity(const NamedPerson&
                                                               SignUp sign_up,
                                                               const NewWebSession& made) {
   const UserId fresh = UserId::make();
+  // By any run: where the first one's COMMIT was under way, the next finds it done.
   bool linked = false;
   auto opened = open(made, [&] { return link(person, sign_up, made, fresh, linked); });
   if (opened) {
@@ -215,12 +216,12 @@ Result<OpenedWebSession, Fault> WebSessions::open_by_identity(const NamedPerson&
 }
 
 // Whose account it is, from now on at the latest; `fresh` is whose it is if he gets a new one.
+// `linked` becomes true where he had one before.
 std::optional<UserId> WebSessions::link(const NamedPerson& person,
                                         SignUp sign_up,
                                         const NewWebSession& made,
                                         UserId fresh,
                                         bool& linked) {
-  linked = false;
   const auto email = [&](Sql& sql) -> Sql& {
     return person.email ? sql.utf8(*person.email, kEmailMax) : sql << "NULL";
   };
@@ -363,7 +364,7 @@ Result<WebSessionState, Fault> WebSessions::find(UserId user, SessionId id) {
     if (!session || session->user != user || !lives(*session, now)) {
       return no_such_session();
     }
-    const bool fresh = session->fresh_until > now;
+    const bool fresh = is_fresh(session->created_at, session->fresh_until, now);
     return WebSessionState{.session = *std::move(session),
                            .email = email_of(user),
                            .password = password_row(user, false),
@@ -448,7 +449,7 @@ Result<Done, Fault> WebSessions::set_password(UserId user,
         refused = no_such_session();
         return;
       }
-      if (!(known && before == known) && own->fresh_until <= now) {
+      if (!(known && before == known) && !is_fresh(own->created_at, own->fresh_until, now)) {
         refused = Fault{.code = FaultCode::kNotFresh};
         return;
       }

@@ -200,6 +200,14 @@ TEST_F(WebSessionsTest, IsFreshAsLongAsItsOwnerHasShownHimself) {
     return *sessions_.find(ann_, session.id);
   };
   EXPECT_TRUE(state(kFreshFor).fresh);
+  // By a clock that has been set back since.
+  const auto to_come = state(kFreshFor);
+  db_.execute(Sql("UPDATE sessions SET created_at=UTC_TIMESTAMP(6) + INTERVAL 1 HOUR, "
+                  "last_seen_at=created_at WHERE id=")
+              << to_come.session.id);
+  EXPECT_FALSE(sessions_.find(ann_, to_come.session.id)->fresh);
+  EXPECT_EQ(code_of(sessions_.set_password(ann_, to_come.session.id, "encoded", std::nullopt)),
+            FaultCode::kNotFresh);
   EXPECT_TRUE(state(60s).fresh);
   const auto never = state(kNeverFresh);
   EXPECT_FALSE(never.fresh);

@@ -40,6 +40,10 @@ TEST(SignInSession, EndsAfterTwoWeeksAloneAndAMonthInAnyCase) {
   EXPECT_EQ(session_end(begun, begun + 16 * 24h), begun + 30 * 24h);
   EXPECT_EQ(session_end(begun, begun + 29 * 24h), begun + 30 * 24h);
   EXPECT_EQ(fresh_until(begun), begun + 10min);
+  EXPECT_TRUE(is_fresh(begun, begun + 10min, begun));
+  EXPECT_TRUE(is_fresh(begun, begun + 10min, begun - kClockSlack)) << "clocks differ a little";
+  EXPECT_FALSE(is_fresh(begun, begun + 10min, begun + 10min));
+  EXPECT_FALSE(is_fresh(begun, begun + 10min, begun - 1h)) << "begun by a clock that was ahead";
 }
 
 TEST(SignInSession, OfSomebodyWhoShowedHimselfElsewhereIsFreshFromThenOn) {
