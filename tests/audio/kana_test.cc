@@ -61,6 +61,8 @@ TEST(Kana, ParticlesAndHoursAreSaidAsTheyAreSpoken) {
       {"お母さんは元気ですか", "お かあさん わ げんき ですか"},
       {"会社ではたらいている", "かいしゃ ではたらいている"},
       {"去年はじめて日本に来た", "きょねん はじめて にっぽん に きた"},
+      {"今日はじめて日本に来た", "きょう はじめて にっぽん に きた"},
+      {"今日はやく起きた", "きょう はやく おきた"},
       {"昨日へんな夢を見た", "きのう へんな ゆめ を みた"},
       // Kanji that are read like particles, and what only contains them.
       {"私の歯は白い", "わたし の ハ わ しろい"},

@@ -233,6 +233,14 @@ bool is_behind_today(std::span<const std::string_view> characters, std::size_t a
          characters[at - 2] == "今";
 }
 
+// Is it the beginning of a word that is often said of today: "for the first time", "early"?
+bool begins_an_adverb(std::span<const std::string_view> characters, std::size_t at) {
+  const auto is = [&](std::size_t ahead, std::string_view what) {
+    return at + ahead < characters.size() && characters[at + ahead] == what;
+  };
+  return (is(1, "じ") && is(2, "め")) || (is(1, "や") && (is(2, "く") || is(2, "い")));
+}
+
 // Particles are not written as they are said: "は" is "わ" where it is a word by itself, "へ" is
 // "え", and so at the end of some words that kakasi leaves whole.
 std::string with_particles_said(std::string_view kana) {
@@ -292,8 +300,11 @@ std::string KanaReader::read(std::string_view text) const {
       out += with_particles_said(read_stem(std::exchange(convertible, {})));
     }
     if (is_behind_today(characters, i)) {
-      out += with_particles_said(convert(std::exchange(convertible, {}))) + " わ ";
-      continue;
+      out += with_particles_said(convert(std::exchange(convertible, {}))) + " ";
+      if (!begins_an_adverb(characters, i)) {
+        out += "わ ";
+        continue;
+      }
     }
     if (is_hour(characters, i)) {
       out += with_particles_said(convert(std::exchange(convertible, {}))) + " じ ";
