@@ -178,6 +178,33 @@ test("what came of one action is not told of the next", async (context) => {
   assert.deepEqual(sent, ["pause_intake", "disable_key"]);
 });
 
+test("what was not done is told though another action is asked for", async (context) => {
+  const page = await opened(context);
+  await unlock(page);
+  let answer;
+  const held = new Promise((resolve) => { answer = resolve; });
+  let sent = false;
+  await page.route(/\/ops\/actions$/, async (route) => {
+    if (route.request().method() !== "POST") {
+      return route.continue();
+    }
+    sent = true;
+    await held;
+    return route.fulfill({ status: 503, json: { error: "no database" } });
+  });
+  await page.locator("#apis").getByRole("button", { name: "Pause intake" }).click();
+  const first = page.getByRole("dialog", { name: "Pause intake" });
+  await first.getByLabel(/Why/).fill("the test wants it");
+  await first.getByRole("button", { name: "Pause intake" }).click();
+  await eventually("it was sent", async () => sent);
+  await first.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("button", { name: "Disable a key" }).click();
+  const second = page.getByRole("dialog", { name: "Disable a key" });
+  answer();
+  await page.getByText("Pause intake: Not done (503): no database").waitFor({ state: "attached" });
+  assert.equal(await second.getByText("Not done").count(), 0);
+});
+
 test("the API process is killed, and comes back", async (context) => {
   const page = await opened(context);
   await page.locator("#workers tbody tr").first().waitFor();

@@ -908,6 +908,7 @@ function act(action, target) {
   put(byId("action-do"), name);
   put(byId("action-problem"), "");
   put(byId("action-outcome"), "");
+  put(byId("action-missed"), "");
   byId("action-do").hidden = false;
   mark(byId("action-do"), "aria-disabled", null);
   byId("seconds-field").hidden = !seconds;
@@ -917,6 +918,14 @@ function act(action, target) {
   input("reason").value = "";
   dialog("action-dialog").showModal();
   (asks ? input("target") : input("reason")).focus();
+}
+
+/** Why an action was not done. @param {{status: number, body: any, text: string}} answer */
+function notDone(answer) {
+  const said = answer.body?.error ?? answer.body?.detail ?? answer.text.slice(0, 300).trim();
+  return answer.status === 401 ? "Not done: the token is not right any more. Lock actions and unlock them anew."
+    : answer.status === 0 ? "Not known: no answer came. Look at what operators did before you do it again."
+      : `Not done (${answer.status})${said ? `: ${typeof said === "string" ? said : JSON.stringify(said)}` : ""}`;
 }
 
 async function perform() {
@@ -941,20 +950,19 @@ async function perform() {
     headers: { "Content-Type": "application/json", Authorization: `Bearer ${token ?? ""}` },
     body: JSON.stringify({ action, target: whom, reason, ...(seconds ? { seconds: lasting } : {}) }),
   }, kPatient);
-  if (deed !== mine) {  // Another action is asked for by now: this one is in the list below.
+  const done = answer.status === 200 && answer.body?.done === true;
+  if (deed !== mine) {  // Another action is asked for by now. What was done is in the list below.
+    put(byId("action-missed"), done ? "" : `${deeds[action]?.name}: ${notDone(answer)}`);
     [actions, now, task].forEach((source) => void source.now(true));
     return;
   }
   mark(byId("action-do"), "aria-disabled", null);
-  if (answer.status === 200 && answer.body?.done === true) {
+  if (done) {
     put(byId("action-outcome"), `Done: ${text(answer.body.detail)}`);
     byId("action-do").hidden = true;
     /** @type {HTMLElement} */ (dialog("action-dialog").querySelector("[data-close]")).focus();
   } else {
-    const said = answer.body?.error ?? answer.body?.detail ?? answer.text.slice(0, 300).trim();
-    put(byId("action-problem"), answer.status === 401 ? "Not done: the token is not right any more. Lock actions and unlock them anew."
-      : answer.status === 0 ? "Not known: no answer came. Look at what operators did before you do it again."
-        : `Not done (${answer.status})${said ? `: ${typeof said === "string" ? said : JSON.stringify(said)}` : ""}`);
+    put(byId("action-problem"), notDone(answer));
   }
   [actions, now, task].forEach((source) => void source.now(true));
 }
