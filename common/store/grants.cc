@@ -216,6 +216,63 @@ std::optional<std::string> beyond_ours(Session& session,
   return std::nullopt;
 }
 
+// Rights that `account` comes by without having been given them itself, where present() does not
+// look: by roles and, in MariaDB, by what everybody may (PUBLIC). A sentence; nullopt: there are
+// none.
+std::optional<std::string> by_others(Session& session,
+                                     const std::string& account,
+                                     std::string_view name,
+                                     std::string_view host) {
+  // The families of servers keep roles in tables of different names.
+  const bool is_mariadb =
+      session
+          .query(Sql("SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA='mysql' AND "
+                     "TABLE_NAME='roles_mapping'"))
+          .next();
+  Sql granted;
+  if (is_mariadb) {
+    granted << "SELECT CONCAT('`',Role,'`') FROM mysql.roles_mapping WHERE User=";
+    granted.bytes(name) << " AND Host=";
+  } else {
+    granted << "SELECT CONCAT(QUOTE(FROM_USER),'@',QUOTE(FROM_HOST)) FROM mysql.role_edges WHERE "
+               "TO_USER=";
+    granted.bytes(name) << " AND TO_HOST=";
+  }
+  std::set<std::string> roles;
+  Rows rows = session.query(granted.bytes(host));
+  while (rows.next()) {
+    roles.insert(rows.text(1));
+  }
+  if (!roles.empty()) {
+    return account + " has rights by roles (" + joined(roles) +
+           "), which may reach ours; take each: REVOKE " + *roles.begin() + " FROM " + account;
+  }
+  if (!is_mariadb) {
+    Rows mandatory = session.query(Sql("SELECT @@GLOBAL.mandatory_roles"));
+    if (mandatory.next() && !mandatory.text(1).empty()) {
+      return "everybody has rights by roles, which may reach ours: mandatory_roles is " +
+             mandatory.text(1);
+    }
+    return std::nullopt;
+  }
+  Rows everybody = session.query(
+      Sql("SELECT '*.*' FROM mysql.user WHERE User='PUBLIC' AND Host='' AND 'Y' IN (Select_priv,"
+          "Insert_priv,Update_priv,Delete_priv,Delete_history_priv,Create_priv,Drop_priv,"
+          "Alter_priv,Index_priv,References_priv,Trigger_priv,Event_priv,Execute_priv,"
+          "Create_view_priv,Create_routine_priv,Alter_routine_priv,Create_user_priv,File_priv,"
+          "Super_priv) "
+          "UNION ALL SELECT CONCAT('`',Db,'`.*') FROM mysql.db WHERE User='PUBLIC' AND Host='' AND "
+          "(Db=DATABASE() OR DATABASE() LIKE Db) "
+          "UNION ALL SELECT CONCAT('`',Db,'`.`',Table_name,'`') FROM mysql.tables_priv WHERE "
+          "User='PUBLIC' AND Host='' AND Db=DATABASE()"));
+  if (everybody.next()) {
+    return "everybody has rights on " + everybody.text(1) +
+           " (PUBLIC), which reach ours; take them: REVOKE ALL PRIVILEGES ON " + everybody.text(1) +
+           " FROM PUBLIC";
+  }
+  return std::nullopt;
+}
+
 // What each account needs, by its name as statements have it: for all roles that it plays, or one
 // would take what another gives.
 Result<std::map<std::string, Rights>> wanted_by_account(Session& session,
@@ -243,8 +300,10 @@ Result<std::map<std::string, Rights>> wanted_by_account(Session& session,
       return Error{"there is no account " + grantee.account};
     }
     if (takes) {
-      if (auto why = beyond_ours(session, *account, name.substr(0, at), name.substr(at + 1))) {
-        return Error{*std::move(why)};
+      for (const auto look : {beyond_ours, by_others}) {
+        if (auto why = look(session, *account, name.substr(0, at), name.substr(at + 1))) {
+          return Error{*std::move(why)};
+        }
       }
     }
     for (auto& [table, rights] : want) {

@@ -24,8 +24,9 @@ struct Grantee {
 // the server takes these along, and they are missing until the next statement has given them again.
 // With `only_look` nothing is changed, nor when one of `grantees` is not as it must be. The
 // statements it takes; none when all is as it should be. An account that has rights beyond the
-// tables of one database is an error: they are not ours to take. Needs the right to grant, and
-// SELECT ON mysql.*: without that one the server does not tell of other accounts' rights. Blocks;
+// tables of one database, or by a role, is an error, and so is what MariaDB gives to PUBLIC there:
+// they are not ours to take. Needs the right to grant, and SELECT ON mysql.*: without that one the
+// server does not tell of other accounts' rights. Blocks;
 // an error is one sentence for the operator, and then `done`, where given, holds the statements
 // that took effect before it.
 Result<std::vector<std::string>> bring_grants(const DatabaseUrl& url,

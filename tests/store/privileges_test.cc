@@ -1,5 +1,8 @@
 // Each program has a database user of its own (schema/grants.sql): all it does works with that
 // user's rights, and what it has no business doing is refused.
+#include <fstream>
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,12 +26,14 @@
 #include "common/store/usage.h"
 #include "common/store/web_sessions.h"
 #include "tests/support/dates.h"
+#include "tests/support/places.h"
 #include "tests/support/test_database.h"
 
 namespace audiogen::store {
 namespace {
 
 using test::TestDatabase;
+using testing::AllOf;
 using testing::Each;
 using testing::Field;
 using testing::HasSubstr;
@@ -275,6 +280,88 @@ TEST_F(Privileges, RightsBeyondTheDatabaseAreToldOf) {
   EXPECT_THAT(why(), HasSubstr("databases like"));
   db_.execute(Sql::trusted("REVOKE DELETE ON " + pattern + " FROM " + of));
   EXPECT_EQ(why(), "");
+}
+
+// They were not looked at either: whoever has the role may what it may, and the books are
+// everybody's whose PUBLIC may change them.
+TEST_F(Privileges, RightsByRolesAndOfEverybodyAreToldOf) {
+  const DatabaseUrl worker = db_.as("worker");
+  const std::vector<Grantee> grantees = {{"worker", worker.user + "@localhost"}};
+  const std::string of = "'" + worker.user + "'@'localhost'";
+  const auto why = [&] {
+    const auto brought = bring_grants(db_.url(), grantees);
+    return brought ? std::string() : brought.error().message;
+  };
+  const std::string role = worker.user + "_role";
+  db_.execute(Sql::trusted("CREATE ROLE " + role));
+  EXPECT_EQ(why(), "") << "it is nobody's";
+  db_.execute(Sql::trusted("GRANT " + role + " TO " + of));
+  EXPECT_THAT(why(), AllOf(HasSubstr(of + " has rights by roles"), HasSubstr(role)));
+  db_.execute(Sql::trusted("REVOKE " + role + " FROM " + of));
+  EXPECT_EQ(why(), "");
+  db_.execute(Sql::trusted("DROP ROLE " + role));
+  if (!db_.is_mariadb()) {
+    return;  // Nobody is everybody there.
+  }
+  for (const char* const where : {".*", ".ledger"}) {
+    const std::string on = " ON " + worker.database + where;
+    db_.execute(Sql::trusted("GRANT DELETE" + on + " TO PUBLIC"));
+    EXPECT_THAT(why(), HasSubstr("everybody has rights on")) << where;
+    db_.execute(Sql::trusted("REVOKE DELETE" + on + " FROM PUBLIC"));
+    EXPECT_EQ(why(), "") << where;
+  }
+  const std::string column = " (d_available) ON " + worker.database + ".ledger";
+  db_.execute(Sql::trusted("GRANT UPDATE" + column + " TO PUBLIC"));
+  EXPECT_THAT(why(), HasSubstr("`ledger`"));
+  db_.execute(Sql::trusted("REVOKE UPDATE" + column + " FROM PUBLIC"));
+  EXPECT_EQ(why(), "");
+}
+
+// The statements of README.md: what their owner may is enough, and no more than that is said there.
+TEST_F(Privileges, TheOwnerThatTheReadmeMakesHasWhatHeNeeds) {
+  std::ostringstream page;
+  page << std::ifstream(test::source_path("README.md")).rdbuf();
+  const std::string text = page.str(), begin = "```sql\nCREATE DATABASE audiogen ";
+  const auto from = text.find(begin);
+  ASSERT_NE(from, std::string::npos);
+  const auto first = text.find('\n', from) + 1;
+  std::string made = text.substr(first, text.find("```", first) - first);
+  const auto replace = [&](const std::string& what, const std::string& by) {
+    ASSERT_NE(made.find(what), std::string::npos) << what;
+    for (auto at = made.find(what); at != std::string::npos; at = made.find(what, at + by.size())) {
+      made.replace(at, what.size(), by);
+    }
+  };
+  // Names of its own, in a server that others use as well.
+  const std::string own = db_.url().database.substr(db_.url().database.rfind('_'));
+  DatabaseUrl owner = db_.url();
+  owner.database += "_o";
+  owner.user = "owner" + own;
+  owner.password = "Audiogen-1";
+  replace("audiogen", owner.database);
+  replace("…", owner.password);
+  for (const char* const user : {"owner", "api", "worker", "admin"}) {
+    replace(" " + std::string(user) + "@", " " + (user + own) + "@");
+  }
+  for (const std::string& statement : split_statements(made)) {
+    db_.execute(Sql::trusted(statement));
+  }
+  const std::vector<Grantee> grantees = {{"api", "api" + own + "@%"},
+                                         {"worker", "worker" + own + "@%"},
+                                         {"admin", "admin" + own + "@%"}};
+  const auto migrated = migrate(owner);
+  EXPECT_TRUE(migrated) << migrated.error().message;
+  const auto given = bring_grants(owner, grantees);
+  EXPECT_TRUE(given) << given.error().message;
+  EXPECT_THAT(*bring_grants(owner, grantees), testing::IsEmpty());
+  Session session(owner);
+  EXPECT_NO_THROW(session.query(Sql("SELECT COUNT(*) FROM information_schema.innodb_trx")));
+  EXPECT_THROW(session.execute(Sql::trusted("CREATE USER more" + own)), DbError);
+  session.disconnect();
+  db_.execute(Sql::trusted("DROP DATABASE " + owner.database));
+  for (const char* const user : {"owner", "api", "worker", "admin"}) {
+    db_.execute(Sql::trusted("DROP USER " + (user + own)));
+  }
 }
 
 // What other accounts have is told to whoever may read these alone: it gave, took nothing, and said
