@@ -32,6 +32,18 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
+// Makes `folder`, and what is missing above it, for everybody to enter: whoever makes the samples
+// may be another user than the API, with a umask that shuts others out.
+void make_folders(const fs::path& folder, std::error_code& error) {
+  if (folder.empty() || fs::exists(folder, error) || error) {
+    return;
+  }
+  make_folders(folder.parent_path(), error);
+  if (!error && fs::create_directory(folder, error)) {
+    fs::permissions(folder, fs::perms(0755), error);
+  }
+}
+
 }  // namespace
 
 VoicePreviews::VoicePreviews(std::string folder) : folder_(std::move(folder)) {}
@@ -80,10 +92,7 @@ Result<Done> VoicePreviews::keep(std::string_view voice, std::string_view mp3) c
   AG_CHECK(!folder_.empty());
   AG_CHECK(is_voice(voice));
   std::error_code error;
-  // Whoever makes the samples may be another user than the API, with a umask that shuts others out.
-  if (fs::create_directories(folder_, error)) {
-    fs::permissions(folder_, fs::perms(0755), error);
-  }
+  make_folders(folder_, error);
   if (error) {
     return Error{folder_ + ": " + error.message()};
   }

@@ -68,14 +68,15 @@ TEST_F(Folder, KeepsOneOfEachVoice) {
 // Only root can run the command on some machines, and the API is another user.
 TEST_F(Folder, WhateverItsMakersUmaskTheApiReadsThem) {
   const auto usual = ::umask(077);
-  const auto kept = VoicePreviews(folder_ + "/made").keep("aria", "one");
+  const auto kept = VoicePreviews(folder_ + "/here/made").keep("aria", "one");
   ::umask(usual);
   ASSERT_TRUE(kept);
   const auto mode = [&](const std::string& name) {
     return std::filesystem::status(folder_ + name).permissions();
   };
-  EXPECT_EQ(mode("/made/aria.mp3"), std::filesystem::perms(0644));
-  EXPECT_EQ(mode("/made"), std::filesystem::perms(0755));
+  EXPECT_EQ(mode("/here/made/aria.mp3"), std::filesystem::perms(0644));
+  EXPECT_EQ(mode("/here/made"), std::filesystem::perms(0755));
+  EXPECT_EQ(mode("/here"), std::filesystem::perms(0755));
 }
 
 TEST_F(Folder, OpensSamplesOfVoicesAlone) {
