@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes what compose.yaml reads secrets from: secrets.sh [FOLDER] (.secrets beside compose.yaml). Files that are there
-# stay as they are, so run it again after an update, or after you deleted a password to have another one.
+# stay as they are, so run it again after an update, or after you deleted a password to have another one. What you bring
+# yourself (compose.yaml, at its top) takes the place of one: `install -m 444 FILE .secrets/NAME`. Nobody but root may write
+# into one, nor may containers read one that only you may read.
 #
 # To change the password of a database user, delete database_USER_password and run it again; then
 # `docker compose up --detach --force-recreate`. The database's and the broker's own (database_root_password,

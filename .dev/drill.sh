@@ -8,7 +8,7 @@ drill_words() {
   case $1 in
     broker) drill_breaks='RabbitMQ is killed' drill_says='^Broker away' drill_section=BrokerAway ;;
     database)
-      drill_breaks='The database is killed' drill_says='The database does not answer' drill_section=DatabaseUnreachable
+      drill_breaks='The database is killed' drill_says='The database does not answer' drill_section=DatabaseAway
       ;;
     workers)
       drill_breaks='All workers are killed' drill_says='No worker takes tasks|worker.* not heard of'

@@ -41,8 +41,14 @@ constexpr std::array kVariables = {
                         "characters or more (no actions there)",
              .secret = true,
              .api_only = true},
-    Variable{"PUBLIC_URL", "", "address clients use, without /api/v1 (http://LISTEN)"},
-    Variable{"CDN_URL", "", "address audio files are delivered under (PUBLIC_URL/files)"},
+    Variable{.name = "PUBLIC_URL",
+             .fallback = "",
+             .meaning = "address clients use, without /api/v1 (http://LISTEN)",
+             .api_only = true},
+    Variable{.name = "CDN_URL",
+             .fallback = "",
+             .meaning = "address audio files are delivered under (PUBLIC_URL/files)",
+             .api_only = true},
     Variable{.name = "CONSOLE",
              .fallback = "auto",
              .meaning = "the web console under PUBLIC_URL/console/: on, off or auto; on needs a "
@@ -124,11 +130,13 @@ constexpr std::array kVariables = {
              .worker_only = true},
     Variable{
         "CONTACT", "", "a mail or web address that those who are called find in the User-Agent"},
-    Variable{.name = "EGRESS_PROXY",
-             .fallback = "",
-             .meaning = "the proxy that all outgoing calls over HTTP go by: "
-                        "http://[user:pass@]host:port; those of the environment are never used",
-             .secret = true},
+    Variable{
+        .name = "EGRESS_PROXY",
+        .fallback = "",
+        .meaning =
+            "the proxy that all outgoing calls over HTTP go by: "
+            "http://[user:pass@]host:port, or https://…; those of the environment are never used",
+        .secret = true},
     Variable{"EGRESS_DIRECT",
              "localhost,127.0.0.0/8,::1,169.254.0.0/16,fe80::/10",
              "hosts, domains and networks that EGRESS_PROXY is not for, separated by commas"},
@@ -174,20 +182,40 @@ constexpr std::array kVariables = {
     Variable{"OUTPUT_RETENTION_DAYS",
              "0",
              "files older than this are deleted, 0-3650; 0 keeps them; the same everywhere"},
-    Variable{
-        "PROVIDERS_FILE", "", "JSON file with the ordered provider chain (the local engine alone)"},
-    Variable{"RATE_LIMIT_CREATE_PER_MINUTE", "600", "creations per key and minute, 1-10000000"},
-    Variable{"RATE_LIMIT_CREATE_BURST", "100", "creations at once, 1-10000000"},
-    Variable{"RATE_LIMIT_READ_PER_MINUTE", "3000", "reads per key and minute, 1-10000000"},
-    Variable{"RATE_LIMIT_READ_BURST", "300", "reads at once, 1-10000000"},
-    Variable{"RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE",
-             "300",
-             "keys looked up in vain per address and minute, and as many requests without one, "
-             "1-10000000"},
-    Variable{"RATE_LIMIT_FILES_PER_MINUTE",
-             "6000",
-             "requests for files per address and minute, 1-10000000"},
-    Variable{"RATE_LIMIT_FILES_BURST", "600", "requests for files at once, 1-10000000"},
+    Variable{.name = "PROVIDERS_FILE",
+             .fallback = "",
+             .meaning = "JSON file with the ordered provider chain (the local engine alone)",
+             .worker_only = true},
+    Variable{.name = "RATE_LIMIT_CREATE_PER_MINUTE",
+             .fallback = "600",
+             .meaning = "creations per key and minute, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_CREATE_BURST",
+             .fallback = "100",
+             .meaning = "creations at once, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_READ_PER_MINUTE",
+             .fallback = "3000",
+             .meaning = "reads per key and minute, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_READ_BURST",
+             .fallback = "300",
+             .meaning = "reads at once, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE",
+             .fallback = "300",
+             .meaning =
+                 "keys looked up in vain per address and minute, and as many requests without "
+                 "one, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_FILES_PER_MINUTE",
+             .fallback = "6000",
+             .meaning = "requests for files per address and minute, 1-10000000",
+             .api_only = true},
+    Variable{.name = "RATE_LIMIT_FILES_BURST",
+             .fallback = "600",
+             .meaning = "requests for files at once, 1-10000000",
+             .api_only = true},
     Variable{.name = "TRUSTED_PROXIES",
              .fallback = "",
              .meaning = "networks of proxies whose X-Forwarded-For says who the client is, e.g. "
@@ -214,8 +242,10 @@ constexpr std::array kVariables = {
                  "memory for answers that their clients have not taken, beside files and streams, "
                  "1-65536; for those to nobody with a key a quarter of it more",
              .api_only = true},
-    Variable{
-        "TASK_DEADLINE_SECONDS", "900", "a task is final this long after its creation, 1-86400"},
+    Variable{.name = "TASK_DEADLINE_SECONDS",
+             .fallback = "900",
+             .meaning = "a task is final this long after its creation, 1-86400",
+             .api_only = true},
     Variable{.name = "OPEN_TASKS_FREE",
              .fallback = "10000",
              .meaning =
@@ -790,19 +820,20 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
       "OPS_LISTEN",
       [&](std::string_view v) { return to_host_port(v.empty() ? ops_default : v); },
       kAddress);
+  bool others_deliver = false;
   if (program == Program::kApi) {
     c.ops_token = read_ops_token(in);
-  }
-  c.public_url = read_public_url(in, c.listen);
-  c.cdn_url = without_slash(in.text("CDN_URL"));
-  const bool others_deliver = !c.cdn_url.empty();
-  if (!others_deliver) {
-    c.cdn_url = c.public_url + "/files";
-  }
-  for (const auto& [name, url] :
-       {std::pair{"PUBLIC_URL", c.public_url}, std::pair{"CDN_URL", c.cdn_url}}) {
-    if (!url.starts_with("http://") && !url.starts_with("https://")) {
-      in.errors().push_back(std::string(name) + " must start with http:// or https://");
+    c.public_url = read_public_url(in, c.listen);
+    c.cdn_url = without_slash(in.text("CDN_URL"));
+    others_deliver = !c.cdn_url.empty();
+    if (!others_deliver) {
+      c.cdn_url = c.public_url + "/files";
+    }
+    for (const auto& [name, url] :
+         {std::pair{"PUBLIC_URL", c.public_url}, std::pair{"CDN_URL", c.cdn_url}}) {
+      if (!url.starts_with("http://") && !url.starts_with("https://")) {
+        in.errors().push_back(std::string(name) + " must start with http:// or https://");
+      }
     }
   }
   c.database = read_database(in);
@@ -838,16 +869,16 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.output_ttl_seconds = in.number("OUTPUT_TTL_SECONDS", 60, 604'800);
   }
   c.output_retention_days = in.number("OUTPUT_RETENTION_DAYS", 0, 3650);
-  c.providers_file = in.text("PROVIDERS_FILE");
-  constexpr int kRateMax = 10'000'000;
-  c.create_per_minute = in.number("RATE_LIMIT_CREATE_PER_MINUTE", 1, kRateMax);
-  c.create_burst = in.number("RATE_LIMIT_CREATE_BURST", 1, kRateMax);
-  c.read_per_minute = in.number("RATE_LIMIT_READ_PER_MINUTE", 1, kRateMax);
-  c.read_burst = in.number("RATE_LIMIT_READ_BURST", 1, kRateMax);
-  c.unauthenticated_per_minute = in.number("RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", 1, kRateMax);
-  c.files_per_minute = in.number("RATE_LIMIT_FILES_PER_MINUTE", 1, kRateMax);
-  c.files_burst = in.number("RATE_LIMIT_FILES_BURST", 1, kRateMax);
   if (program == Program::kApi) {
+    constexpr int kRateMax = 10'000'000;
+    c.create_per_minute = in.number("RATE_LIMIT_CREATE_PER_MINUTE", 1, kRateMax);
+    c.create_burst = in.number("RATE_LIMIT_CREATE_BURST", 1, kRateMax);
+    c.read_per_minute = in.number("RATE_LIMIT_READ_PER_MINUTE", 1, kRateMax);
+    c.read_burst = in.number("RATE_LIMIT_READ_BURST", 1, kRateMax);
+    c.unauthenticated_per_minute = in.number("RATE_LIMIT_UNAUTHENTICATED_PER_MINUTE", 1, kRateMax);
+    c.files_per_minute = in.number("RATE_LIMIT_FILES_PER_MINUTE", 1, kRateMax);
+    c.files_burst = in.number("RATE_LIMIT_FILES_BURST", 1, kRateMax);
+    c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
     c.trusted_proxies = in.parsed<std::vector<IpNetwork>>(
         "TRUSTED_PROXIES", parse_networks, "a comma-separated list of networks such as 10.0.0.0/8");
     constexpr int kConnectionsMax = 1'000'000;
@@ -866,11 +897,11 @@ Result<Config, std::vector<std::string>> load_config(Program program) {
     c.paid_plan.open_tasks = in.number("OPEN_TASKS_PAID", 1, kOpenMax);
     c.paid_plan.running_tasks = in.number("RUNNING_TASKS_PAID", 0, kRunningMax);
   }
-  c.task_deadline_seconds = in.number("TASK_DEADLINE_SECONDS", 1, 86400);
   c.worker_in_flight = in.number("WORKER_IN_FLIGHT", 1, 10000);
   c.url_policy =
       in.choice("URL_POLICY", {"public", "any"}) == "any" ? UrlPolicy::kAny : UrlPolicy::kPublic;
   if (program == Program::kWorker) {
+    c.providers_file = in.text("PROVIDERS_FILE");
     c.drain_seconds = in.number("DRAIN_SECONDS", 0, 900);
     c.sandbox = in.choice("SANDBOX", {"required", "best_effort"}) == "required"
                     ? SandboxPolicy::kRequired

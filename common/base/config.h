@@ -90,7 +90,7 @@ struct Config {
   std::string brand;
   HostPort listen, ops_listen;
   std::string ops_token;            // Empty: no actions by the operations port. The API's only.
-  std::string public_url, cdn_url;  // Without a trailing slash.
+  std::string public_url, cdn_url;  // Without a trailing slash. The API's only.
   DatabaseUrl database;
   AmqpUrl amqp;
   std::string blob_url;
@@ -102,7 +102,8 @@ struct Config {
   bool blob_unsealed = false;  // The API's only.
   int output_ttl_seconds = 0;
   int output_retention_days = 0;  // 0: files stay for ever.
-  std::string providers_file;     // Empty: the local engine alone.
+  std::string providers_file;     // Empty: the local engine alone. The worker's only.
+  // The API's only.
   int create_per_minute = 0, create_burst = 0, read_per_minute = 0, read_burst = 0,
       unauthenticated_per_minute = 0, files_per_minute = 0, files_burst = 0;
   std::vector<IpNetwork> trusted_proxies;  // Whose X-Forwarded-For is believed. The API's only.
@@ -118,7 +119,7 @@ struct Config {
   std::string voice_previews_dir;    // Empty: voices have none. The API's only.
   // The API's public port only.
   int connections_max = 0, connections_per_address = 0, body_budget_mb = 0, answer_budget_mb = 0;
-  int task_deadline_seconds = 0;
+  int task_deadline_seconds = 0;    // The API's only.
   PlanLimits free_plan, paid_plan;  // The API's only.
   const PlanLimits& plan_of(bool paid) const { return paid ? paid_plan : free_plan; }
   int worker_in_flight = 0;

@@ -23,7 +23,12 @@ def compose(told={}):
 file = compose()
 told = open(f"{root}/compose.yaml").read()
 assert not re.search(r"PORT=\d+\s", told), "a port without an address is published for IPv6, of which all clients are one"
-assert "run --rm admin" not in told + open(f"{root}/RUNBOOK.md").read(), "a look at the queue migrates the schema"
+pages = told + open(f"{root}/RUNBOOK.md").read() + open(f"{root}/README.md").read()
+assert "run --rm admin" not in pages, "a look at the queue migrates the schema"
+assert not re.search(r"docker compose (up|restart)[^`\n]*api-1 api-2", pages), "with both made anew at once nobody is answered"
+for name in ".gitignore", ".dockerignore":
+    ignored = open(f"{root}/{name}").read()
+    assert all(re.search(rf"^/?{re.escape(one)}/?$", ignored, re.M) for one in (".env", ".secrets")), f"{name} lets secrets go"
 assert not re.search(r"^worker_processes auto", open(f"{root}/.deploy/nginx/nginx.conf").read(), re.M), \
     "on a machine of many cores nginx has more processes than its container may"
 
@@ -39,6 +44,10 @@ def check_secrets(folder):
     for name, secret in file["secrets"].items():
         assert secret["file"] == f"./.secrets/{name}", secret
     assert os.stat(folder).st_mode & 0o777 == 0o700
+    top = told[:told.index("\nname: ")]
+    unknown = {name for name in first if name in file["secrets"] and (not first[name] or name == "providers")
+               and not re.search(rf"\b{name}\b", top)}
+    assert not unknown, f"nobody hears that {unknown} are his to bring"
     for name in first:
         assert os.stat(f"{folder}/{name}").st_mode & 0o777 == 0o444, name
     assert secrets(folder) == first, "a second run changes what is there"
@@ -103,6 +112,12 @@ def check_service(name, service, folder):
     assert ended.returncode == 1 and "/proc/none" in ended.stderr, ended
     ended = run(arguments, environment | {"LOG_LEVEL": "wrong"})
     assert ended.returncode == 2, ended
+    # What the other program alone is told may be in a file that both read.
+    others = {"audio-api": ["DRAIN_SECONDS", "REFERENCES_MAX_MB"],
+              "audio-worker": ["PUBLIC_URL", "RATE_LIMIT_READ_BURST", "TASK_DEADLINE_SECONDS"]}[program]
+    assert not known & set(others), f"{program} reads none of {others}"
+    ended = run(arguments, environment | {other: "wrong" for other in others})
+    assert ended.returncode == 1 and "/proc/none" in ended.stderr, ended
 
 
 def check_settings():
@@ -114,6 +129,20 @@ def check_settings():
             told |= {variable, variable.removesuffix("_FILE")}
     missing = known - told - {"CONSOLE_DIR", "URL_POLICY"}
     assert not missing, f"nobody can set {sorted(missing)}"
+
+
+def check_both():
+    """What both programs read, both are told: the API counts by the places that workers have. And of Debian's files no
+    program's own has what the other one reads, too; each process has an address of its own for operations."""
+    both = settings("audio-api") & settings("audio-worker") - {"DATABASE_URL"}
+    api, worker = (file["services"][name]["environment"] for name in ("api-1", "worker"))
+    for name in sorted(both):
+        for variable in (name, f"{name}_FILE"):
+            assert (variable in api) == (variable in worker) and api.get(variable) == worker.get(variable), variable
+    for name in "api", "worker":
+        told = set(re.findall(r"^#?([A-Z][A-Z0-9_]*)=", open(f"{root}/.deploy/etc/{name}.env").read(), re.M))
+        shared = told & both - {"OPS_LISTEN"}
+        assert told and not shared, f"{name}.env: {shared} belongs into common.env"
 
 
 def check_stops():
@@ -159,6 +188,7 @@ def check_operators(folder):
 
 
 check_settings()
+check_both()
 check_stops()
 check_workers()
 check_upgrade()

@@ -347,10 +347,12 @@ TEST(Alerts, TheDatabaseGoesAndComesBack) {
   proxy.refuse();
   proxy.cut_all();
   EXPECT_TRUE(prometheus->fires("DatabaseUnreachable", ask));
+  EXPECT_TRUE(prometheus->fires("DatabaseAway", ask));
   EXPECT_TRUE(prometheus->fires("ErrorBudgetFast", ask));
   EXPECT_TRUE(prometheus->fires("ErrorBudgetSlow", ask));
   proxy.accept_again();
   EXPECT_TRUE(prometheus->clears("DatabaseUnreachable", ask));
+  EXPECT_TRUE(prometheus->clears("DatabaseAway", ask));
   EXPECT_TRUE(prometheus->clears("ErrorBudgetFast", ask));
   EXPECT_TRUE(prometheus->clears("ErrorBudgetSlow", ask));
 }

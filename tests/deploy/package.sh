@@ -61,7 +61,8 @@ make() { (cd "$build" && cpack -G DEB -B "$work" -D "CPACK_PACKAGE_VERSION=$1" >
   fail 'cpack'
 }; }
 
-# as_unit UNIT [INSTANCE]: starts its program as its unit says: user, settings, credentials, rights. `pid` is set to it.
+# as_unit UNIT [INSTANCE]: starts its program as its unit says: user, settings, credentials, rights. `pid` is set to it. Of
+# two settings the later one counts, and what EnvironmentFile= reads goes before Environment= (systemd.exec(5)).
 as_unit() {
   local name=$1 unit=$root/usr/lib/systemd/system/$1.service credentials=/run/credentials/$1 line command environment=()
   mkdir -p "$root$credentials"
@@ -71,14 +72,14 @@ as_unit() {
   chown -R "$(inside id -u audiogen)" "$root$credentials"
   chmod -R go= "$root$credentials"
   while read -r line; do
+    line=${line//%d/$credentials}
+    environment+=("${line//%i/${2:-}}")
+  done < <(sed -n 's/^Environment=//p' "$unit" | tr ' ' '\n')
+  while read -r line; do
     while read -r line; do
       environment+=("$line")
     done < <(grep -E '^[A-Z]' "$root$line")
   done < <(sed -n 's/^EnvironmentFile=//p' "$unit")
-  while read -r line; do
-    line=${line//%d/$credentials}
-    environment+=("${line//%i/${2:-}}")
-  done < <(sed -n 's/^Environment=//p' "$unit" | tr ' ' '\n')
   read -ra command < <(sed -n 's/^ExecStart=//p' "$unit")
   environment+=("NOTIFY_SOCKET=$notify")
   chroot "$root" setpriv --reuid=audiogen --regid=audiogen --clear-groups --bounding-set=-all --inh-caps=-all \

@@ -50,6 +50,12 @@ grep -qx 'TimeoutStartSec=15min' "$units/audio-worker@.service" || {
   exit 1
 }
 
+# What these files set goes before what a unit does, and they are the same for all workers, whose ports are their names'.
+! grep -q OPS_LISTEN "$units/../etc/common.env" "$units/../etc/worker.env" || {
+  echo 'all workers have the same port'
+  exit 1
+}
+
 # Before what is mounted over the folder is there, audio would go beneath it.
 folder_of_audio=$(sed -n 's|^BLOB_URL=file://||p' "$units/../etc/common.env")
 for unit in 'audio-worker@' audio-api; do

@@ -47,6 +47,11 @@ def check_types(objects):
     assert said.returncode == 0, said.stdout
 
 
+provider_keys = {"PROVIDER_KEY_1", "PROVIDER_KEY_2"}  # As the chain names them.
+with open(f"{manifests}/kustomization.yaml") as lines:
+    told_before = re.search(r"\A(#.*\n)+", lines.read())[0]
+
+
 def settings(program):
     said = subprocess.run([f"{bin}/{program}", "--help"], check=True, capture_output=True, text=True).stdout
     return set(re.findall(r"^  ([A-Z][A-Z0-9_]*)$", said, re.M))
@@ -73,13 +78,15 @@ def check_pod(name, labels, pod, shared):
             program = container["args"][0].replace("sleep", "audio-api")  # Which is run there by hand.
             # What both are told may be one program's alone.
             names = known["audio-api"] | known["audio-worker"] if variable in shared else known[program]
-            assert variable in names or variable.removesuffix("_FILE") in names, f"{name}: no setting {variable}"
+            assert variable in names or variable.removesuffix("_FILE") in names or variable in provider_keys, \
+                f"{name}: no setting {variable}"
         for variable in container["env"]:
             assert variable["name"] not in ("DATABASE_URL", "AMQP_URL", "BLOB_SIGNING_KEY"), f"{name}: a secret in the open"
             if "valueFrom" in variable:  # Not everybody has it, and a missing file of a volume keeps a pod from starting.
                 secret = variable["valueFrom"]["secretKeyRef"]
                 assert secret["name"] == "audiogen" and secret["optional"] is True, f"{name}: {variable}"
                 assert secret["key"] == variable["name"].lower(), f"{name}: {variable}"
+                assert re.search(rf"\b{secret['key']}\b", told_before), f"nobody hears of the secret {secret['key']}"
             elif variable["value"].startswith("/run/secrets/audiogen/"):
                 used.add(os.path.basename(variable["value"]))
     assert used == keys, f"{name}: {used} is not {keys}"
@@ -99,6 +106,16 @@ def check_names(objects, shared):
             assert not claim or claim["claimName"] in {one["metadata"]["name"] for one in of_kind("PersistentVolumeClaim")}
     ports = {pod["metadata"]["labels"]["app"]: {port["name"] for port in pod["spec"]["containers"][0].get("ports", [])}
              for pod in pods.values()}
+    # What is offered is a setting; the chain lies where there may be one, without which the pods start all the same.
+    with open(f"{manifests}/settings.env") as lines:
+        offered = dict(re.findall(r"^#([A-Z_]+)=(.*)$", lines.read(), re.M))
+    assert set(offered) <= settings("audio-api") | settings("audio-worker"), offered
+    worker = pods["worker"]["spec"]
+    mount = next(mount["mountPath"] for mount in worker["containers"][0]["volumeMounts"] if mount["name"] == "providers")
+    assert os.path.dirname(offered["PROVIDERS_FILE"]) == mount, offered
+    chain = next(volume for volume in worker["volumes"] if volume["name"] == "providers")["configMap"]
+    assert chain == {"name": "providers", "optional": True}, chain
+    assert f"create configmap {chain['name']} --from-file={os.path.basename(offered['PROVIDERS_FILE'])}\n" in told_before
     # It finishes what it has within 900 s at most, and needs some seconds more to give back the rest.
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] >= 920
     for one in of_kind("Deployment"):
