@@ -86,7 +86,10 @@ Authenticator::Proof Authenticator::session_cookies(const Config& config) {
                   sessions.push_back(*record.session);
                 }
                 return store.touch_sessions(sessions);
-              }};
+              },
+          // Each browser asks without one before anybody has signed in there: wrong keys of others
+          // at its address are not to shut the console.
+          .counts_none = false};
 }
 
 Authenticator::Authenticator(const Config& config,
@@ -267,7 +270,7 @@ std::optional<Authenticator::Judgement> Authenticator::judge(const http::Request
                                                              Lookup& lookup) {
   const auto hash = proof_.hash(request);
   if (!hash) {
-    return refused(limiter_.take_keyless(request.client));
+    return proof_.counts_none ? refused(limiter_.take_keyless(request.client)) : Judgement{};
   }
   Judgement judgement;
   const Seen seen = recall(*hash, judgement.key);

@@ -190,6 +190,19 @@ TEST_F(AuthenticatorTest, NoiseWithoutAKeyHasNoKeyRefused) {
   EXPECT_EQ(verdict(), Verdict::kValid);
 }
 
+// It asks whether somebody is signed in there, before anybody is.
+TEST_F(AuthenticatorTest, NoiseWithoutAKeyDoesNotShutTheConsole) {
+  shown_ = kNone;
+  while (verdict() != Verdict::kLimited) {
+  }
+  Authenticator sessions(config_, limiter_, Authenticator::session_cookies(config_));
+  Authenticator::Lookup lookup;
+  const auto judged = sessions.judge(request_, {}, lookup);
+  sessions.stop();
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(judged->verdict, Verdict::kInvalid);
+}
+
 TEST_F(AuthenticatorTest, WhatIsRememberedIsBelievedForLessThanASecond) {
   EXPECT_EQ(verdict(), Verdict::kValid);
   table_.put(false);  // Deleted.
