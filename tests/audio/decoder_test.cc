@@ -14,8 +14,11 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/ffmpeg.h"
+#include "tests/support/places.h"
 #include "tests/support/wait.h"
 #include "worker/audio/codec.h"
 #include "worker/audio/in_process_decoder.h"
@@ -437,6 +440,70 @@ TEST_F(Sandboxed, AKilledHelperIsReplaced) {
     ASSERT_TRUE(decoded) << describe(decoded.error());
     EXPECT_EQ(decoded->pcm.samples, expected->pcm.samples);
   }
+}
+
+TEST_F(Sandboxed, AFrozenHelperIsReplaced) {
+  SandboxedDecoder decoder(
+      SandboxedDecoder::default_path(), kDecodeLimits, {.silence_max = std::chrono::seconds(1)});
+  ASSERT_FALSE(fault_of(decoder, good_));
+  const auto before = decoder.process();
+  ASSERT_TRUE(before);
+  ASSERT_EQ(kill(*before, SIGSTOP), 0);
+  const auto fault = fault_of(decoder, good_);
+  EXPECT_TRUE(!fault || *fault == DecodeFault::kUnavailable) << describe(*fault);
+  EXPECT_TRUE(
+      test::eventually(std::chrono::seconds(60), [&] { return !fault_of(decoder, good_); }));
+  EXPECT_NE(decoder.process(), before);
+}
+
+// Two seconds are over before it can be told from one that is slow; the bytes have no part in it.
+TEST_F(Sandboxed, AFrozenHelperSaysNothingOfTheBytes) {
+  SandboxedDecoder decoder(SandboxedDecoder::default_path(),
+                           {.memory_mib = 512, .cpu_seconds = 10, .wall_seconds = 0},
+                           {.silence_max = std::chrono::hours(1)});
+  ASSERT_FALSE(fault_of(decoder, good_));
+  const auto before = decoder.process();
+  ASSERT_TRUE(before);
+  ASSERT_EQ(kill(*before, SIGSTOP), 0);
+  EXPECT_EQ(fault_of(decoder, good_), DecodeFault::kUnavailable);
+}
+
+// A child has seen those, and comes to no end.
+TEST_F(Sandboxed, WhatAChildIsAtForTooLongHasTimedOut) {
+  SandboxedDecoder decoder(test::program_path("scripted-helper"),
+                           {.memory_mib = 512, .cpu_seconds = 10, .wall_seconds = 0});
+  const std::string fifo = testing::TempDir() + "decoder-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(fault_of(decoder, "wait " + fifo), DecodeFault::kTimedOut);
+  EXPECT_EQ(unlink(fifo.c_str()), 0);
+}
+
+// Its helper died, so that a second child says it once more; that may be in hostile hands.
+TEST_F(Sandboxed, ASecondAnswerIsOfTheSameFile) {
+  const std::string made = testing::TempDir() + "decoder-" + std::to_string(getpid()) + ".once";
+  const auto second = [&](const std::string& says) {
+    SandboxedDecoder decoder(test::program_path("scripted-helper"));
+    const auto decoded = decode_as(
+        decoder, "once " + made + " start 8000 samples 100 die then " + says, AudioType::kFlac);
+    EXPECT_EQ(unlink(made.c_str()), 0) << "there was a first";
+    return decoded;
+  };
+  for (const char* says : {"end 1",
+                           "end 0",
+                           "start 8000 end 1",
+                           "start 8000 samples 99 end 0",
+                           "start 96000 samples 100 end 0",
+                           "samples 100 end 0"}) {
+    const auto decoded = second(says);
+    ASSERT_FALSE(decoded) << says;
+    EXPECT_EQ(decoded.error(), DecodeFault::kCrashed) << says;
+  }
+  const auto decoded = second("start 8000 samples 60 samples 90 end 1");
+  ASSERT_TRUE(decoded) << describe(decoded.error());
+  EXPECT_EQ(decoded->pcm.samples.size(), 150U);
+  EXPECT_EQ(decoded->pcm.rate, 8000);
+  ASSERT_TRUE(decoded->exact);
+  EXPECT_EQ(decoded->exact->samples, 150U);
 }
 
 TEST_F(Sandboxed, AMissingHelperSaysNothingOfTheBytes) {

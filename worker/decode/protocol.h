@@ -14,7 +14,7 @@
 
 namespace audiogen::decode {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 enum class Media : std::uint32_t { kAudio = 0, kImage = 1 };
 

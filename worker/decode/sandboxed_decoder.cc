@@ -70,25 +70,32 @@ std::optional<DecodeFault> ask(sandbox::Helper& helper,
   }
   request.size = static_cast<std::uint32_t>(bytes.size());
   std::optional<DecodeFault> fault;
-  const Ending ending =
-      helper.ask({.packet = std::string(decode::bytes_of(request)),
-                  .attachment = file.get(),
-                  .deadline = std::chrono::steady_clock::now() +
-                              std::chrono::seconds(request.limits.wall_seconds) + kGrace},
-                 begin,
-                 [&](std::uint32_t kind, std::string_view payload) {
-                   if (static_cast<BlockKind>(kind) != BlockKind::kFault) {
-                     return take(kind, payload);
-                   }
-                   const auto value = read_as<std::uint32_t>(payload);
-                   // What only this side can know is no answer of a child.
-                   if (!value || *value < 1 ||
-                       *value > static_cast<std::uint32_t>(DecodeFault::kImageTooLarge)) {
-                     return Taken::kNonsense;
-                   }
-                   fault = static_cast<DecodeFault>(*value);
-                   return Taken::kLast;
-                 });
+  bool begun = false;
+  const Ending ending = helper.ask(
+      {.packet = std::string(decode::bytes_of(request)),
+       .attachment = file.get(),
+       .deadline = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(request.limits.wall_seconds) + kGrace},
+      [&] {
+        begun = true;
+        begin();
+      },
+      [&](std::uint32_t kind, std::string_view payload) {
+        if (static_cast<BlockKind>(kind) != BlockKind::kFault) {
+          return take(kind, payload);
+        }
+        const auto value = read_as<std::uint32_t>(payload);
+        // What only this side can know is no answer of a child.
+        if (!value || *value < 1 ||
+            *value > static_cast<std::uint32_t>(DecodeFault::kImageTooLarge)) {
+          return Taken::kNonsense;
+        }
+        fault = static_cast<DecodeFault>(*value);
+        return Taken::kLast;
+      });
+  if (ending == Ending::kDeadline && !begun) {
+    return DecodeFault::kUnavailable;  // no child has seen the bytes
+  }
   return ending == Ending::kComplete ? fault : std::optional(fault_of(ending));
 }
 
@@ -126,7 +133,8 @@ class SoundReader {
       return Taken::kNonsense;
     }
     sound_.rate = static_cast<int>(*rate);
-    return check_shape(sound_.rate, 1) ? Taken::kNonsense : Taken::kMore;
+    const bool another = given_ > 0 && sound_.rate != given_rate_;
+    return another || check_shape(sound_.rate, 1) ? Taken::kNonsense : Taken::kMore;
   }
 
   Taken take_samples(std::string_view payload) {
@@ -138,13 +146,15 @@ class SoundReader {
     const std::size_t known = std::min(block_.size(), given_ - seen_);
     seen_ += block_.size();
     given_ = std::max(given_, seen_);
+    given_rate_ = sound_.rate;
     // An end asked for is an end: the child stops when it finds the pipe closed.
     return sink_(std::span(block_).subspan(known), sound_.rate) ? Taken::kMore : Taken::kLast;
   }
 
   Taken take_end(std::string_view payload) {
     const auto end = read_as<decode::Sound>(payload);
-    if (!end) {
+    // A second answer that ends before the first is not of the same file.
+    if (!end || seen_ < given_) {
       return Taken::kNonsense;
     }
     if (end->exact == 0 || given_ == 0) {
@@ -165,6 +175,7 @@ class SoundReader {
   Unpacked sound_;
   std::vector<float> block_;
   std::size_t seen_ = 0, given_ = 0;  // samples: of this answer, to the sink
+  int given_rate_ = 0;                // Hz, of those that the sink has
 };
 
 }  // namespace
@@ -173,8 +184,10 @@ std::string SandboxedDecoder::default_path() {
   return sandbox::Helper::path_of("audio-decode", "DECODE_HELPER");
 }
 
-SandboxedDecoder::SandboxedDecoder(std::string path, const sandbox::Limits& limits)
-    : limits_(limits), helper_(std::move(path), decode::kProtocolVersion) {}
+SandboxedDecoder::SandboxedDecoder(std::string path,
+                                   const sandbox::Limits& limits,
+                                   sandbox::Start start)
+    : limits_(limits), helper_(std::move(path), decode::kProtocolVersion, std::move(start)) {}
 
 Result<Unpacked, DecodeFault> SandboxedDecoder::unpack(std::string_view bytes,
                                                        AudioType type,

@@ -18,14 +18,16 @@ inline constexpr sandbox::Limits kDecodeLimits{
     .memory_mib = 512, .cpu_seconds = 10, .wall_seconds = 20};
 
 // Starts the helper with the first file that needs it. A child that crashes or passes its limits is
-// a fault of its own file and disturbs no other; only a helper that cannot run is kUnavailable.
+// a fault of its own file and disturbs no other; only a helper that cannot run, or is stuck, is
+// kUnavailable.
 class SandboxedDecoder : public Decoder {
  public:
   // The program beside this one, or what the environment variable DECODE_HELPER names.
   static std::string default_path();
 
   explicit SandboxedDecoder(std::string path = default_path(),
-                            const sandbox::Limits& limits = kDecodeLimits);
+                            const sandbox::Limits& limits = kDecodeLimits,
+                            sandbox::Start start = {});
 
   // The helper's process id, when one runs.
   std::optional<pid_t> process() const { return helper_.process(); }

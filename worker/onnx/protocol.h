@@ -16,7 +16,7 @@
 
 namespace audiogen::onnx {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // The library of the runtime, in its folder, and the only version whose interface is the one that
 // we know (sherpa.h).

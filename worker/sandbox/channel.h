@@ -4,8 +4,9 @@
 // Over a SOCK_SEQPACKET socket (descriptor 3 of the helper): the helper says Hello once, then the
 // worker sends one packet per request with descriptors (SCM_RIGHTS): first the write end of a pipe
 // for the answer, then what the request brings along. Over that pipe the child made for the request
-// answers blocks, of the helper's own kinds. An end of file before the last block means that the
-// child crashed or was stopped. Closing the read end stops the child.
+// says kBegun, before it looks at the request, and answers blocks, of the helper's own kinds. An
+// end of file before the last block means that the child crashed or was stopped; before kBegun,
+// that there was none. Closing the read end stops the child.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +28,7 @@ struct BlockHeader {
   std::uint32_t size;  // bytes of payload
 };
 inline constexpr std::size_t kBlockMax = 1024UL * 1024;
+// The kind of the first block of each answer, which has no payload; none of a helper's own kinds.
+inline constexpr std::uint32_t kBegun = 0;
 
 }  // namespace audiogen::sandbox

@@ -8,15 +8,16 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -37,6 +38,8 @@ constexpr std::size_t kHeardMax = 256UL * 1024;
 // A helper that was killed takes its children with it. One that it had just forked may hold the
 // helper's end of the socket, too, for a moment after its answer has ended.
 constexpr milliseconds kDiesTogether{200};
+// A helper that was killed has ended by then, unless the kernel does not let it go.
+constexpr milliseconds kEndsWithin{5000};
 // The first failures cost nothing: a helper killed by hand is back at once.
 constexpr int kFreeFailures = 3;
 constexpr milliseconds kBackoffFirst{100}, kBackoffMax{10000};
@@ -109,42 +112,6 @@ class BlockReader {
   std::string buffer_;
 };
 
-// Reads the answer to its end.
-Ending listen(int answer, const Request& request, const Helper::TakeBlock& take) {
-  BlockReader reader(take);
-  std::vector<char> buffer(64UL * 1024);
-  for (;;) {
-    if (request.cancellation != nullptr && request.cancellation->canceled()) {
-      return Ending::kCanceled;
-    }
-    if (expired(request.deadline)) {
-      return Ending::kDeadline;
-    }
-    // poll() passes over a negative descriptor.
-    const int canceled = request.cancellation != nullptr ? request.cancellation->descriptor() : -1;
-    std::array<pollfd, 2> waits{pollfd{answer, POLLIN, 0}, pollfd{canceled, POLLIN, 0}};
-    poll(waits.data(), waits.size(), milliseconds_until(request.deadline));
-    if (waits[0].revents == 0) {
-      continue;
-    }
-    const ssize_t size = read(answer, buffer.data(), buffer.size());
-    if (size < 0 && errno == EINTR) {
-      continue;
-    }
-    if (size <= 0) {
-      return Ending::kCrashed;
-    }
-    switch (reader.feed({buffer.data(), static_cast<std::size_t>(size)})) {
-      case Taken::kMore:
-        break;
-      case Taken::kLast:
-        return Ending::kComplete;
-      case Taken::kNonsense:
-        return Ending::kCrashed;
-    }
-  }
-}
-
 }  // namespace
 
 Cancellation::Cancellation() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -162,15 +129,23 @@ class Helper::Process {
   // Does not wait until it is ready.
   static Result<std::shared_ptr<Process>> start(const std::string& path, const Start& how);
 
-  Process(UniqueFd socket, UniqueFd heard, pid_t pid)
-      : socket_(std::move(socket)), heard_(std::move(heard)), pid_(pid) {}
+  Process(UniqueFd socket, UniqueFd heard, pid_t pid, milliseconds silence_max)
+      : socket_(std::move(socket)),
+        heard_(std::move(heard)),
+        pid_(pid),
+        silence_max_(silence_max) {}
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   // Closing the socket is what ends it; the signal is for one that hangs.
   ~Process() {
     socket_.reset();
     kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    // One that the kernel does not let go is left to it: whoever waited for it would hang, too.
+    const UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd wait{ended.get(), POLLIN, 0};
+    while (ended && poll(&wait, 1, static_cast<int>(kEndsWithin.count())) < 0 && errno == EINTR) {
+    }
+    waitpid(pid_, nullptr, ended ? WNOHANG : 0);
   }
 
   pid_t pid() const { return pid_; }
@@ -189,7 +164,8 @@ class Helper::Process {
   // Takes the Hello if it is there. Why it is not going to be ready, if that is certain.
   std::optional<std::string> take_hello(std::uint32_t version, milliseconds time_max) {
     Hello hello;
-    const ssize_t size = recv(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT);
+    // It is left there, for all who wait for it: the helper says nothing else by the socket.
+    const ssize_t size = recv(socket_.get(), &hello, sizeof(hello), MSG_DONTWAIT | MSG_PEEK);
     if (size < 0 && errno == EAGAIN && !expired(started_ + time_max)) {
       return std::nullopt;
     }
@@ -201,8 +177,73 @@ class Helper::Process {
                                : std::optional(complaint);
   }
 
-  // The packet's number, by which had_no_child() asks; nullopt: it has not arrived.
-  std::optional<std::uint64_t> send(const std::string& packet, std::span<const int> descriptors) {
+  // Sends the packet with `answer`, the pipe's end for the child; waits for room. Nullopt: it has
+  // arrived. kUnavailable: the helper has ended, or takes nothing up.
+  std::optional<Ending> hand_over(const Request& request, int answer) {
+    const std::array<int, kDescriptorsMax> descriptors = {answer, request.attachment};
+    const auto brought = std::span(descriptors).first(request.attachment < 0 ? 1 : 2);
+    for (;;) {
+      const int error = send(request.packet, brought);
+      if (error != EAGAIN) {
+        return error == 0 ? std::nullopt : std::optional(Ending::kUnavailable);
+      }
+      if (const auto ending = wait_for(socket_.get(), POLLOUT, request, false)) {
+        return ending;
+      }
+    }
+  }
+
+  // Reads the answer to its end. `begun` is true once a child has begun with the request; until
+  // then kUnavailable: the helper takes nothing up.
+  Ending listen(int answer, const Request& request, const TakeBlock& take, const bool& begun) {
+    BlockReader reader(take);
+    std::vector<char> buffer(64UL * 1024);
+    ssize_t late = 0;  // bytes that were read after the deadline
+    const int pipe_size = fcntl(answer, F_GETPIPE_SZ);
+    for (;;) {
+      if (const auto ending = wait_for(answer, POLLIN, request, begun)) {
+        return *ending;
+      }
+      const ssize_t size = read(answer, buffer.data(), buffer.size());
+      if (size < 0 && errno == EINTR) {
+        continue;
+      }
+      if (size <= 0) {
+        return Ending::kCrashed;
+      }
+      late += expired(request.deadline) ? size : 0;
+      switch (reader.feed({buffer.data(), static_cast<std::size_t>(size)})) {
+        case Taken::kMore:
+          break;
+        case Taken::kLast:
+          return Ending::kComplete;
+        case Taken::kNonsense:
+          return Ending::kCrashed;
+      }
+      // What lay in the pipe by the deadline is no more than the pipe holds; a child may write
+      // without an end.
+      if (late >= pipe_size) {
+        return Ending::kDeadline;
+      }
+    }
+  }
+
+  // A child has begun with a request, so what came before it has been taken up as well.
+  void note_begun() {
+    const MutexLock lock(mutex_);
+    waiting_since_ = Clock::now();
+  }
+
+  // Is it, and does it stay so for `within`? What it says meanwhile is no end.
+  bool alive(milliseconds within = milliseconds(0)) const {
+    pollfd socket{socket_.get(), 0, 0};
+    return poll(&socket, 1, static_cast<int>(within.count())) == 0;
+  }
+
+ private:
+  // 0, or what sendmsg() says: EAGAIN, there is no room. A helper that is stuck reads nothing any
+  // more, and whoever waited for it in the kernel could neither be canceled nor pass a deadline.
+  int send(const std::string& packet, std::span<const int> descriptors) {
     iovec part{const_cast<char*>(packet.data()), packet.size()};  // only read
     alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
     msghdr message{};
@@ -215,38 +256,56 @@ class Helper::Process {
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-    const MutexLock lock(mutex_);  // The helper counts them in the order of their arrival.
-    if (sendmsg(socket_.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(packet.size())) {
-      return std::nullopt;
-    }
-    return ++sent_;
-  }
-
-  // Is it, and does it stay so for `within`? What it says meanwhile is no end.
-  bool alive(milliseconds within = milliseconds(0)) const {
-    pollfd socket{socket_.get(), 0, 0};
-    return poll(&socket, 1, static_cast<int>(within.count())) == 0;
-  }
-
-  // Has it had no child for the packet of this number? To be asked when its answer has ended.
-  bool had_no_child(std::uint64_t number) {
     const MutexLock lock(mutex_);
-    std::uint64_t told = 0;
-    while (recv(socket_.get(), &told, sizeof(told), MSG_DONTWAIT) == sizeof(told)) {
-      childless_.insert(told);
+    // What others have sent may be left from calls that have given up: then it waits for longer.
+    int unread = 0;
+    if (ioctl(socket_.get(), SIOCOUTQ, &unread) != 0 || unread == 0) {
+      waiting_since_ = Clock::now();
     }
-    return childless_.erase(number) > 0;
+    return sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
   }
 
- private:
+  Clock::time_point stuck_at() const {
+    const MutexLock lock(mutex_);
+    return waiting_since_ + silence_max_;
+  }
+
+  // Waits until `descriptor` is ready for `events`, or has failed: nullopt. Else kCanceled,
+  // kDeadline or, unless the request has `begun`, kUnavailable: the helper takes nothing up.
+  std::optional<Ending> wait_for(int descriptor,
+                                 short events,
+                                 const Request& request,
+                                 bool begun) const {
+    const Cancellation* const cancellation = request.cancellation;
+    while (cancellation == nullptr || !cancellation->canceled()) {
+      // poll() passes over a negative descriptor.
+      const int canceled = cancellation != nullptr ? cancellation->descriptor() : -1;
+      std::array<pollfd, 2> waits{pollfd{descriptor, events, 0}, pollfd{canceled, POLLIN, 0}};
+      const auto until = begun ? request.deadline : std::min(request.deadline, stuck_at());
+      poll(waits.data(), waits.size(), milliseconds_until(until));
+      // What is there counts before the clock: this process may have been stopped for long.
+      if (waits[0].revents != 0) {
+        return std::nullopt;
+      }
+      if (!begun && expired(stuck_at())) {
+        return Ending::kUnavailable;
+      }
+      if (expired(request.deadline)) {
+        return Ending::kDeadline;
+      }
+    }
+    return Ending::kCanceled;
+  }
+
   UniqueFd socket_;
   UniqueFd heard_;  // its standard error, until it is ready
   const pid_t pid_;
   const Clock::time_point started_ = Clock::now();
   bool ready_ = false;  // under the Helper's lock
-  Mutex mutex_;
-  std::uint64_t sent_ GUARDED_BY(mutex_) = 0;             // Packets so far.
-  std::set<std::uint64_t> childless_ GUARDED_BY(mutex_);  // Those that nobody has asked for yet.
+  const milliseconds silence_max_;
+  mutable Mutex mutex_;
+  // From then on it has taken up nothing of what lies before it, if anything does.
+  Clock::time_point waiting_since_ GUARDED_BY(mutex_) = started_;
 };
 
 Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::string& path,
@@ -299,7 +358,7 @@ Result<std::shared_ptr<Helper::Process>> Helper::Process::start(const std::strin
 
   theirs.reset();  // so that a helper that ends at once is an end of file
   told.reset();
-  return std::make_shared<Process>(std::move(ours), std::move(heard), pid);
+  return std::make_shared<Process>(std::move(ours), std::move(heard), pid, how.silence_max);
 }
 
 std::string Helper::path_of(const char* program, const char* variable) {
@@ -419,41 +478,68 @@ void Helper::note_failure() {
   }
 }
 
+Helper::Asked Helper::ask_one(const Request& request,
+                              const std::function<void()>& begin,
+                              const TakeBlock& take) {
+  const Waited waited = running(request.deadline, start_.patience, request.cancellation);
+  const std::shared_ptr<Process>& process = waited.process;
+  std::array<int, 2> ends{};
+  if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return {.ending = waited.ending};
+  }
+  const UniqueFd answer(ends[0]);
+  UniqueFd theirs(ends[1]);
+  std::optional<Ending> ending = process->hand_over(request, theirs.get());
+  theirs.reset();
+  bool begun = false;
+  if (!ending) {
+    ending = process->listen(
+        answer.get(),
+        request,
+        [&](std::uint32_t kind, std::string_view payload) {
+          if (begun) {
+            return take(kind, payload);
+          }
+          if (kind != kBegun) {
+            return Taken::kNonsense;
+          }
+          begun = true;
+          process->note_begun();
+          begin();
+          return Taken::kMore;
+        },
+        begun);
+  }
+  if (ending == Ending::kComplete) {
+    const MutexLock lock(mutex_);
+    failures_ = 0;
+  }
+  bool dead = ending == Ending::kUnavailable;
+  if (ending == Ending::kCrashed) {
+    dead = !process->alive(kDiesTogether);
+    if (!dead && !begun) {
+      ending = Ending::kUnavailable;  // no process was left for a child
+    }
+    crashes_.Increment(ending == Ending::kCrashed ? 1 : 0);
+  }
+  if (dead) {
+    lost(process);
+  }
+  return {.ending = *ending, .begun = begun, .lost = dead};
+}
+
 Ending Helper::ask(const Request& request,
                    const std::function<void()>& begin,
                    const TakeBlock& take) {
-  // A helper that died takes its children with it, through no fault of the request: once more.
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    const Waited waited = running(request.deadline, start_.patience, request.cancellation);
-    const std::shared_ptr<Process>& process = waited.process;
-    std::array<int, 2> ends{};
-    if (!process || pipe2(ends.data(), O_CLOEXEC) != 0) {
-      return waited.ending;
-    }
-    const UniqueFd answer(ends[0]);
-    UniqueFd theirs(ends[1]);
-    const std::array<int, kDescriptorsMax> descriptors = {theirs.get(), request.attachment};
-    const auto sent =
-        process->send(request.packet, std::span(descriptors).first(request.attachment < 0 ? 1 : 2));
-    theirs.reset();
-    if (sent) {
-      begin();
-      Ending ending = listen(answer.get(), request, take);
-      if (ending == Ending::kCrashed && process->had_no_child(*sent)) {
-        ending = Ending::kUnavailable;
-      }
-      crashes_.Increment(ending == Ending::kCrashed ? 1 : 0);
-      if (ending == Ending::kComplete) {
-        const MutexLock lock(mutex_);
-        failures_ = 0;
-      }
-      if (ending != Ending::kCrashed || process->alive(kDiesTogether)) {
-        return ending;
-      }
-    }
-    lost(process);
+  const Asked first = ask_one(request, begin, take);
+  if (!first.lost) {
+    return first.ending;
   }
-  return Ending::kUnavailable;
+  // A helper that died took its children with it, through no fault of the request: once more.
+  const Asked second = ask_one(request, begin, take);
+  // What the first has begun with is lost, and time has passed over that.
+  const bool late = second.ending == Ending::kDeadline && !second.begun;
+  return second.lost || late ? Ending::kUnavailable : second.ending;
 }
 
 }  // namespace audiogen::sandbox

@@ -40,10 +40,10 @@ class Cancellation {
 enum class Ending : std::uint8_t {
   kComplete,
   kCrashed,   // the child, on this request; or it answered what it must not
-  kDeadline,  // it was still at it
+  kDeadline,  // it was still at it, or none had begun with it
   kCanceled,  //
-  // The helper does not start, keeps dying, or gets no further process: says nothing of the
-  // request.
+  // The helper does not start, keeps dying, takes nothing up, or gets no further process: says
+  // nothing of the request.
   kUnavailable,
 };
 
@@ -65,6 +65,9 @@ struct Start {
   // A request that comes longer after a start than this does not wait until it is ready, nor one
   // that has waited so long.
   std::chrono::milliseconds patience = time_max;
+  // One that takes up nothing of what it was sent for so long is stuck, and replaced. It takes a
+  // millisecond, but it may wait for a processor, or for memory.
+  std::chrono::milliseconds silence_max{10'000};
 };
 
 class Helper {
@@ -84,8 +87,9 @@ class Helper {
   // Has one request answered, block by block. Blocks until the last block, a crash, `deadline` or
   // `cancellation`. Starts the helper when there is none, at growing intervals when it keeps
   // failing, and waits for it with patience; it goes on becoming ready when nobody waits. A request
-  // whose helper died is sent once more, to a new one: `begin` is called before each time and must
-  // forget what was taken. Thread-safe; calls run beside each other.
+  // whose helper died, or is stuck, is sent once more, to a new one: `begin` is called whenever a
+  // child has begun with it and must forget what was taken. Thread-safe; calls run beside each
+  // other.
   Ending ask(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
 
   // Starts it when there is none. Why it does not become ready: what it wrote to its standard error
@@ -104,6 +108,14 @@ class Helper {
     std::string why{};
   };
 
+  // How one helper has served a request.
+  struct Asked {
+    Ending ending = Ending::kUnavailable;
+    bool begun = false;  // a child has, with it
+    bool lost = false;   // the helper is
+  };
+
+  Asked ask_one(const Request& request, const std::function<void()>& begin, const TakeBlock& take);
   // Blocks no longer than that, without the lock.
   Waited running(std::chrono::steady_clock::time_point deadline,
                  std::chrono::milliseconds patience,

@@ -95,7 +95,6 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
     return 1;
   }
   const pid_t parent = getpid();
-  std::uint64_t number = 0;  // Of the packet, as the worker counts them.
   std::string packet;
   std::vector<int> received;
   for (;;) {
@@ -106,7 +105,6 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
     if (size < 0 && errno != EINTR) {
       return 1;
     }
-    number += size > 0 ? 1 : 0;
     if (size > 0 && received.size() == descriptors) {
       const pid_t forked = fork();
       if (forked == 0) {
@@ -118,15 +116,12 @@ int serve(std::uint32_t version, bool ready, std::size_t descriptors, const Chil
         dup2(received.front(), kAnswerDescriptor);
         close(received.front());
         stop_when_nobody_listens();
+        write_block(kBegun, {});
         child(packet, std::span(received).subspan(1));
         _exit(1);
       }
-      if (forked < 0) {
-        // No process or no memory is left here, which says nothing of the request. By the socket,
-        // which no child has: what comes by the pipe may be a hostile child's.
-        [[maybe_unused]] const ssize_t told =
-            send(kSocketDescriptor, &number, sizeof(number), MSG_NOSIGNAL | MSG_DONTWAIT);
-      }
+      // Where no process or no memory is left for a child nobody begins with the request, and the
+      // worker sees an end without a beginning.
     }
     // No child finds in its memory what was asked before it.
     explicit_bzero(packet.data(), packet.size());

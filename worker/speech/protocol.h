@@ -15,7 +15,7 @@
 
 namespace audiogen::speech {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 enum class Engine : std::uint32_t { kEspeak = 0, kFlite = 1 };
 
