@@ -908,7 +908,7 @@ function act(action, target) {
   put(byId("action-do"), name);
   put(byId("action-problem"), "");
   put(byId("action-outcome"), "");
-  put(byId("action-missed"), "");
+  put(byId("missed"), "");
   byId("action-do").hidden = false;
   mark(byId("action-do"), "aria-disabled", null);
   byId("seconds-field").hidden = !seconds;
@@ -920,7 +920,7 @@ function act(action, target) {
   (asks ? input("target") : input("reason")).focus();
 }
 
-/** Why an action was not done. @param {{status: number, body: any, text: string}} answer */
+/** @param {{status: number, body: any, text: string}} answer */
 function notDone(answer) {
   const said = answer.body?.error ?? answer.body?.detail ?? answer.text.slice(0, 300).trim();
   return answer.status === 401 ? "Not done: the token is not right any more. Lock actions and unlock them anew."
@@ -951,17 +951,14 @@ async function perform() {
     body: JSON.stringify({ action, target: whom, reason, ...(seconds ? { seconds: lasting } : {}) }),
   }, kPatient);
   const done = answer.status === 200 && answer.body?.done === true;
-  if (deed !== mine) {  // Another action is asked for by now. What was done is in the list below.
-    put(byId("action-missed"), done ? "" : `${deeds[action]?.name}: ${notDone(answer)}`);
-    [actions, now, task].forEach((source) => void source.now(true));
-    return;
-  }
-  mark(byId("action-do"), "aria-disabled", null);
-  if (done) {
+  if (deed !== mine) {  // Another is asked for by now; what was done is listed below.
+    put(byId("missed"), done ? "" : `${deeds[action]?.name}: ${notDone(answer)}`);
+  } else if (done) {
     put(byId("action-outcome"), `Done: ${text(answer.body.detail)}`);
     byId("action-do").hidden = true;
     /** @type {HTMLElement} */ (dialog("action-dialog").querySelector("[data-close]")).focus();
   } else {
+    mark(byId("action-do"), "aria-disabled", null);
     put(byId("action-problem"), notDone(answer));
   }
   [actions, now, task].forEach((source) => void source.now(true));
