@@ -343,10 +343,13 @@ void ServerCore::come(const Connection& connection) {
 }
 
 void ServerCore::leave(const Connection& connection) {
-  for (Wider& wider : wider_) {
-    const auto found = wider.there.find((connection.peer().*wider.of)());
-    if (found != wider.there.end() && --found->second == 0) {
-      wider.there.erase(found);
+  if (!connection.peer_trusted() && !connection.peer().is_v4()) {
+    for (Wider& wider : wider_) {
+      const auto found = wider.there.find((connection.peer().*wider.of)());
+      AG_CHECK(found != wider.there.end());
+      if (--found->second == 0) {
+        wider.there.erase(found);
+      }
     }
   }
 }

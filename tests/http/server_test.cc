@@ -1248,7 +1248,9 @@ class Crowd : public testing::Test {
   }
 
   const std::shared_ptr<ServerCore> core_ = std::make_shared<ServerCore>(
-      ServerOptions{.connections_max = 40, .connections_per_address = 3},
+      ServerOptions{.trusted_proxies = *parse_networks("2001:db8:0:10ff::/64"),
+                    .connections_max = 40,
+                    .connections_per_address = 3},
       [](const Exchange&) {},
       [](int, std::string_view, const Request*) { return Response(); });
   std::vector<std::shared_ptr<Connection>> all_;
@@ -1294,6 +1296,11 @@ TEST_F(Crowd, OneHomeOrSiteLeavesRoomForOthers) {
   };
   for (int i = 0; i < 10; ++i) {
     EXPECT_TRUE(add(network(1, i).c_str())) << i;
+  }
+  // Of a proxy in between, through which others come, nothing counts, coming or going.
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(add("2001:db8:0:10ff::1"));
+    all_.back()->on_eof();
   }
   EXPECT_FALSE(add(network(1, 10).c_str())) << "a quarter of all";
   EXPECT_TRUE(add(network(1, 0).c_str())) << "of the same address one goes that rests";
