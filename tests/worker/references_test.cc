@@ -27,6 +27,7 @@
 #include "tests/support/provider_double.h"
 #include "tests/support/wait.h"
 #include "worker/audio/in_process_decoder.h"
+#include "worker/job/byte_share.h"
 #include "worker/job/spool.h"
 
 namespace audiogen::worker {
@@ -573,6 +574,26 @@ TEST_F(Fetching, NobodyIsOldEnoughForWhatIsKept) {
   EXPECT_FALSE(third.ended());
   first = ReferenceFault{};
   EXPECT_TRUE(third.wait());
+}
+
+TEST(ByteShareTest, TheOldestGoesOnWhateverTheOthersUnderWayHave) {
+  const ByteShare share{.bytes = 100};
+  EXPECT_TRUE(share.has_room(1, 10, 30, 1, 100));
+  EXPECT_FALSE(share.has_room(2, 10, 1, 1, 100));
+  EXPECT_TRUE(share.has_room(2, 10, 30, 1, 130));
+}
+
+TEST(ByteShareTest, NotWhateverIsKept) {
+  ByteShare share{.bytes = 100, .kept = 60};
+  EXPECT_TRUE(share.has_room(1, 10, 30, 1, 100));
+  EXPECT_FALSE(share.has_room(1, 10, 31, 1, 100));
+  share.bytes = 80;  // Others' have been let go.
+  EXPECT_FALSE(share.note(1, false));
+  EXPECT_FALSE(share.has_room(2, 10, 5, 1, 100)) << "it would never end beside small ones";
+  EXPECT_TRUE(share.has_room(2, 10, 5, 3, 100)) << "it is under way no more";
+  EXPECT_TRUE(share.note(1, true));
+  EXPECT_FALSE(share.note(1, true));
+  EXPECT_TRUE(share.has_room(2, 10, 5, 1, 100));
 }
 
 // A server that redirects does not win time or tries with it.

@@ -17,6 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/domain/public_url.h"
 #include "common/http/redirect.h"
+#include "worker/job/byte_share.h"
 #include "worker/job/spool.h"
 
 namespace audiogen::worker {
@@ -161,12 +162,11 @@ ReferenceLimits reference_limits(const Config& config) {
 // Who is open, and what they hold. Numbers of fetches grow with their age.
 struct ReferenceFetcher::Budget {
   struct User {
-    std::size_t open = 0;                                         // waiting or begun
-    std::set<std::uint64_t> begun;                                // their numbers
-    std::unordered_map<std::string, std::size_t> hosts;           // files asked for, by host
-    std::deque<std::shared_ptr<Fetch>> inspections;               // the first is under way
-    std::size_t bytes = 0;                                        // received and not yet let go
-    std::size_t kept = 0;                                         // of these, by results
+    std::size_t open = 0;                                // waiting or begun
+    std::set<std::uint64_t> begun;                       // their numbers
+    std::unordered_map<std::string, std::size_t> hosts;  // files asked for, by host
+    std::deque<std::shared_ptr<Fetch>> inspections;      // the first is under way
+    ByteShare share;
     Clock::time_point next_come_back = Clock::time_point::min();  // of the last one refused
   };
 
@@ -183,8 +183,9 @@ struct ReferenceFetcher::Budget {
   // wait for nobody, get a user above it.)
   std::unordered_map<std::string, std::size_t> hosts GUARDED_BY(mutex);
   std::vector<std::shared_ptr<http::ClientCall>> starved GUARDED_BY(mutex);
-  std::size_t bytes GUARDED_BY(mutex) = 0;
-  std::size_t kept GUARDED_BY(mutex) = 0;  // Of these, by results: in memory.
+  ByteShare all GUARDED_BY(mutex);
+  // Those under way that wait for what results of their own users keep.
+  std::set<std::uint64_t> without_share GUARDED_BY(mutex);
   std::uint64_t last_number GUARDED_BY(mutex) = 0;
 
   std::size_t tasks_each() const { return std::max<std::size_t>(limits.tasks_max / kUserShare, 1); }
@@ -199,9 +200,10 @@ struct ReferenceFetcher::Budget {
   // Nullopt: it waits for its turn. Else it is refused, and may come back after so long.
   std::optional<std::chrono::milliseconds> admit(const std::shared_ptr<Fetch>& fetch);
   // Is there room for `more` received bytes? Else `call` goes on when there may be. The oldest of
-  // all that are fetched may go on whatever the others have, and of the files of one user the
-  // oldest: of several that stop half-way nobody would ever end. Not whatever results keep: these
-  // end without it, and are as many as there are jobs.
+  // all that are fetched, of those whose user has room for them, may go on whatever the others
+  // have, and of the files of one user the oldest: of several that stop half-way nobody would ever
+  // end. Not whatever results keep: these end without it, and are as many as there are jobs. While
+  // the oldest waits for them nobody else takes anything.
   bool take(Fetch& fetch, std::size_t more, const std::shared_ptr<http::ClientCall>& call);
   void give_back(const UserId& user, std::size_t fewer);
   // So many of the bytes are a result's now, until they are let go.
@@ -222,6 +224,8 @@ struct ReferenceFetcher::Budget {
 
   void forget_if_idle(const UserId& user) LOCKS_REQUIRED(mutex);
   bool may_begin(const Fetch& fetch) LOCKS_REQUIRED(mutex);
+  // Of those under way whose user has room for them; 0: there is none.
+  std::uint64_t oldest() const LOCKS_REQUIRED(mutex);
   void add_file(User& user, const std::string& host) LOCKS_REQUIRED(mutex);
   void drop_file(User& user, const std::string& host) LOCKS_REQUIRED(mutex);
   // Begins whom there is room for: after anything was given back. Those who starved are to go on,
@@ -534,7 +538,8 @@ std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
     const auto after =
         std::chrono::duration_cast<std::chrono::milliseconds>(user.next_come_back - now);
     std::erase_if(users, [&](const auto& one) {
-      return one.second.open == 0 && one.second.bytes == 0 && one.second.next_come_back <= now;
+      return one.second.open == 0 && one.second.share.bytes == 0 &&
+             one.second.next_come_back <= now;
     });
     return after;
   }
@@ -550,23 +555,44 @@ std::optional<std::chrono::milliseconds> ReferenceFetcher::Budget::admit(
 bool ReferenceFetcher::Budget::take(Fetch& fetch,
                                     std::size_t more,
                                     const std::shared_ptr<http::ClientCall>& call) {
-  const MutexLock lock(mutex);
+  MutexLock lock(mutex);
   User& user = users[fetch.user];
-  const auto has_room = [&](std::size_t all, std::size_t by_results, std::size_t max, bool oldest) {
-    return all + more <= max ||
-           (oldest && (by_results == 0 || by_results + fetch.held + more <= max));
-  };
-  if (!has_room(user.bytes,
-                user.kept,
-                limits.bytes_max / kUserShare,
-                *user.begun.begin() == fetch.number) ||
-      !has_room(bytes, kept, limits.bytes_max, *begun.begin() == fetch.number)) {
+  const std::uint64_t oldest_of_user = *user.begun.begin();
+  const bool of_user = user.share.has_room(
+      fetch.number, fetch.held, more, oldest_of_user, limits.bytes_max / kUserShare);
+  if (of_user) {
+    without_share.erase(fetch.number);
+  } else {
+    without_share.insert(fetch.number);
+  }
+  const std::uint64_t oldest_of_all = oldest();
+  const bool takes =
+      of_user && all.has_room(fetch.number, fetch.held, more, oldest_of_all, limits.bytes_max);
+  bool others_may_go_on = false;
+  if (fetch.number == oldest_of_user) {
+    others_may_go_on = user.share.note(fetch.number, of_user);
+  }
+  if (fetch.number == oldest_of_all) {
+    others_may_go_on = all.note(fetch.number, takes) || others_may_go_on;
+  }
+  if (!takes) {
     starved.push_back(call);
     return false;
   }
-  user.bytes += more;
-  bytes += more;
+  user.share.bytes += more;
+  all.bytes += more;
+  const Calls hungry = others_may_go_on ? std::exchange(starved, {}) : Calls();
+  lock.unlock();
+  feed(hungry);
   return true;
+}
+
+std::uint64_t ReferenceFetcher::Budget::oldest() const {
+  const auto first =
+      std::find_if(begun.begin(), begun.end(), [this](std::uint64_t number) LOCKS_REQUIRED(mutex) {
+        return !without_share.contains(number);
+      });
+  return first == begun.end() ? 0 : *first;
 }
 
 void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) {
@@ -574,8 +600,8 @@ void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) 
     return;
   }
   MutexLock lock(mutex);
-  users[user].bytes -= fewer;
-  bytes -= fewer;
+  users[user].share.bytes -= fewer;
+  all.bytes -= fewer;
   forget_if_idle(user);
   const Calls hungry = look_again();
   lock.unlock();
@@ -583,16 +609,22 @@ void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) 
 }
 
 void ReferenceFetcher::Budget::keep(const UserId& user, std::size_t of_them) {
+  if (of_them == 0) {
+    return;
+  }
   const MutexLock lock(mutex);
-  users[user].kept += of_them;
-  kept += of_them;
+  users[user].share.kept += of_them;
+  all.kept += of_them;
 }
 
 void ReferenceFetcher::Budget::let_go(const UserId& user, std::size_t of_them) {
+  if (of_them == 0) {
+    return;  // Its user may be forgotten by now.
+  }
   {
     const MutexLock lock(mutex);
-    users[user].kept -= of_them;
-    kept -= of_them;
+    users[user].share.kept -= of_them;
+    all.kept -= of_them;
   }
   give_back(user, of_them);
 }
@@ -647,6 +679,7 @@ void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
     User& user = users[fetch->user];
     if (begun.erase(fetch->number) > 0) {
       user.begun.erase(fetch->number);
+      without_share.erase(fetch->number);
       for (const Item& item : fetch->items) {
         drop_file(user, item.host);
       }
@@ -655,8 +688,8 @@ void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
     }
     const std::size_t held = std::exchange(fetch->held, 0);
     --user.open;
-    user.bytes -= held;
-    bytes -= held;
+    user.share.bytes -= held;
+    all.bytes -= held;
     forget_if_idle(fetch->user);
   }
   fetch->items.clear();
@@ -670,7 +703,8 @@ void ReferenceFetcher::Budget::leave(const std::shared_ptr<Fetch>& fetch) {
 
 void ReferenceFetcher::Budget::forget_if_idle(const UserId& id) {
   const auto it = users.find(id);
-  if (it->second.open == 0 && it->second.bytes == 0 && it->second.next_come_back <= Clock::now()) {
+  if (it->second.open == 0 && it->second.share.bytes == 0 &&
+      it->second.next_come_back <= Clock::now()) {
     users.erase(it);
   }
 }
@@ -681,8 +715,10 @@ bool ReferenceFetcher::Budget::may_begin(const Fetch& fetch) {
     const auto at = of.find(host);
     return at == of.end() || at->second + fetch.items.size() <= max;
   };
-  if (user.begun.size() >= tasks_each() || user.bytes >= limits.bytes_max / kUserShare ||
-      bytes >= limits.bytes_max) {
+  const bool starves = (!user.begun.empty() && user.share.starving == *user.begun.begin()) ||
+                       (all.starving != 0 && all.starving == oldest());
+  if (user.begun.size() >= tasks_each() || starves ||
+      user.share.bytes >= limits.bytes_max / kUserShare || all.bytes >= limits.bytes_max) {
     return false;
   }
   const auto fits = [&](const Item& item) LOCKS_REQUIRED(mutex) {
