@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/x509.h>
@@ -13,6 +16,9 @@ namespace audiogen {
 namespace {
 
 constexpr int kRsaBitsMin = 2048, kRsaBitsMax = 4096;
+// Authenticators have 65537. One as long as the key makes each look at a signature a hundred times
+// as dear.
+constexpr int kRsaExponentBitsMax = 64;
 
 const std::uint8_t* bytes_of(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
@@ -24,12 +30,20 @@ bool is_p256(const EVP_PKEY* key) {
          std::string_view(name.data()) == "prime256v1";
 }
 
+bool is_usual_rsa(const EVP_PKEY* key) {
+  BIGNUM* read = nullptr;
+  const bool there = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &read) == 1;
+  const std::unique_ptr<BIGNUM, decltype(&BN_free)> exponent(read, BN_free);
+  return there && BN_num_bits(exponent.get()) <= kRsaExponentBitsMax &&
+         EVP_PKEY_get_bits(key) >= kRsaBitsMin && EVP_PKEY_get_bits(key) <= kRsaBitsMax;
+}
+
 bool is_known(const EVP_PKEY* key) {
   switch (EVP_PKEY_get_base_id(key)) {
     case EVP_PKEY_EC:
       return is_p256(key);
     case EVP_PKEY_RSA:
-      return EVP_PKEY_get_bits(key) >= kRsaBitsMin && EVP_PKEY_get_bits(key) <= kRsaBitsMax;
+      return is_usual_rsa(key);
     case EVP_PKEY_ED25519:
       return true;
     default:

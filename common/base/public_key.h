@@ -11,7 +11,7 @@ struct evp_pkey_st;
 namespace audiogen {
 
 // A key whose signatures are told to be right or wrong: ECDSA on P-256 with SHA-256, in DER; RSA of
-// 2,048 to 4,096 bits, PKCS #1 v1.5 with SHA-256; Ed25519.
+// 2,048 to 4,096 bits with an exponent of at most 64, PKCS #1 v1.5 with SHA-256; Ed25519.
 class PublicKey {
  public:
   // Of a SubjectPublicKeyInfo in DER (RFC 5280 section 4.1.2.7) and nothing behind it; nullopt for

@@ -192,6 +192,36 @@ TEST(WebAuthnSignature, IsOfItsKeyAndItsData) {
   EXPECT_FALSE(PublicKey::parse(""));
 }
 
+// An element of DER (X.690, section 8.1).
+std::string element(char tag, const std::string& content) {
+  const auto size = content.size();
+  constexpr std::size_t kShort = 128;
+  std::string length;
+  if (size >= kShort) {
+    length = {'\x82', static_cast<char>(size >> 8U)};
+  }
+  return tag + length + static_cast<char>(size & 0xFFU) + content;
+}
+
+// SubjectPublicKeyInfo of an RSA key (RFC 8017, appendix A.1.1).
+std::string rsa_key(const std::string& exponent) {
+  constexpr char kSequence = 0x30, kInteger = 0x02, kBits = 0x03, kOid = 0x06, kNull = 0x05;
+  const std::string modulus = '\0' + std::string(256, '\xFF');
+  const std::string key =
+      element(kSequence, element(kInteger, modulus) + element(kInteger, exponent));
+  const std::string rsa_encryption = "\x2A\x86\x48\x86\xF7\x0D\x01\x01\x01";
+  return element(kSequence,
+                 element(kSequence, element(kOid, rsa_encryption) + element(kNull, "")) +
+                     element(kBits, '\0' + key));
+}
+
+TEST(WebAuthnSignature, OfAnRsaKeyIsNoDearerThanOfOthers) {
+  EXPECT_TRUE(PublicKey::parse(rsa_key("\x01" + std::string(1, '\0') + "\x01")));
+  EXPECT_TRUE(PublicKey::parse(rsa_key(std::string(8, '\x7F'))));
+  EXPECT_FALSE(PublicKey::parse(rsa_key(std::string(9, '\x7F'))));
+  EXPECT_FALSE(PublicKey::parse(rsa_key('\0' + std::string(256, '\xFD'))));
+}
+
 TEST(PasskeyRequest, NamesTheMemberAtFaultAndNeverRepeatsIt) {
   const auto added = parse_passkey_registration(
       R"({"name":"Phone","client_data":"AAAA","authenticator_data":"AAAB","public_key":"AAAC"})");
