@@ -545,7 +545,6 @@ std::optional<Incoming> Connection::take_method(std::uint32_t id, void* decoded)
       return Incoming{.event = Event::kClosed};
     case AMQP_BASIC_QOS_OK_METHOD:
     case AMQP_BASIC_CONSUME_OK_METHOD:
-    case AMQP_BASIC_CANCEL_OK_METHOD:
       return std::nullopt;  // As asked; nobody waits for it.
     case AMQP_CHANNEL_CLOSE_METHOD: {
       const auto* close = static_cast<amqp_channel_close_t*>(decoded);
@@ -595,14 +594,6 @@ bool Connection::consume(std::uint16_t prefetch) {
   };
   return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_QOS_METHOD, &qos)) &&
          begin(topology_.express(), kExpressConsumerTag) && begin(topology_.jobs(), kConsumerTag);
-}
-
-bool Connection::cancel_consume() {
-  const auto end = [&](const char* tag) {
-    amqp_basic_cancel_t cancel{.consumer_tag = bytes(tag), .nowait = 0};
-    return sent(amqp_send_method(state_, kChannel, AMQP_BASIC_CANCEL_METHOD, &cancel));
-  };
-  return end(kExpressConsumerTag) && end(kConsumerTag);
 }
 
 bool Connection::check_queues() {

@@ -95,7 +95,6 @@ class Connection {
   // These send and do not wait. False: the connection is lost.
   bool publish(std::span<const Hint> hints, Lane lane);  // One message.
   bool consume(std::uint16_t prefetch);                  // From each work queue so much.
-  bool cancel_consume();
   bool check_queues();  // Answered by kWorkQueues times kQueue, or by kLost when one is gone.
   bool ack(std::uint64_t tag, bool multiple);
   bool reject(std::uint64_t tag);      // To the dead-letter queue.

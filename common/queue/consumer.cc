@@ -60,7 +60,6 @@ struct Consumer::Impl {
   std::vector<Mark> marks GUARDED_BY(mutex);  // From ack().
 
   std::atomic<bool> is_connected = false;
-  std::atomic<bool> canceled = false;
   std::atomic<bool> stopping = false;
   std::atomic<Clock::duration> stop_by{Clock::duration::max()};  // Since the clock's epoch.
 
@@ -86,8 +85,7 @@ struct Consumer::Impl {
 };
 
 void Consumer::Impl::run() {
-  // After cancel() a new connection would have nothing to do: acks of an old one are void.
-  while (!stopping && !canceled) {
+  while (!stopping) {
     if (const auto connection = dialer.dial()) {
       lost.clear();
       ++generation;
@@ -104,14 +102,13 @@ void Consumer::Impl::run() {
       dialer.lost(lost);
     }
     const auto retry = Clock::now() + dialer.delay();
-    while (!stopping && !canceled && Clock::now() < retry) {
+    while (!stopping && Clock::now() < retry) {
       wakeup.wait(-1, false, time_until(retry));
     }
   }
 }
 
 void Consumer::Impl::serve(Connection& connection) {
-  bool consuming = true;
   asked_at.reset();
   check_at = Clock::now() + options.check_interval;
   if (!connection.consume(options.prefetch)) {
@@ -123,7 +120,7 @@ void Consumer::Impl::serve(Connection& connection) {
       return;
     }
     const bool more = batch.size() + kHintsMax > options.batch_max;
-    if (!batch.empty() && !canceled) {
+    if (!batch.empty()) {
       delivered_total.Increment(static_cast<double>(batch.size()));
       deliver(std::exchange(batch, {}));
     }
@@ -135,19 +132,12 @@ void Consumer::Impl::serve(Connection& connection) {
       close(connection);
       return;
     }
-    if (canceled && consuming && connection.can_send()) {
-      consuming = false;
-      if (!connection.cancel_consume()) {
-        lose(connection.lost_because());
-        return;
-      }
-    }
     const auto now = Clock::now();
     if (asked_at && now >= *asked_at + kCheckLimit) {
       lose("the broker does not answer");
       return;
     }
-    if (!asked_at && consuming && now >= check_at && connection.can_send()) {
+    if (!asked_at && now >= check_at && connection.can_send()) {
       asked_at = now;
       answers = 0;
       if (!connection.check_queues()) {
@@ -158,8 +148,7 @@ void Consumer::Impl::serve(Connection& connection) {
     if (!more) {
       const auto due = asked_at ? *asked_at + kCheckLimit : check_at;
       const auto wake_at = std::min(now + connection.sleep_max(), std::max(due, now));
-      const bool unfinished = !acks.empty() || (canceled && consuming);
-      wakeup.wait(connection.fd(), unfinished, time_until(wake_at));
+      wakeup.wait(connection.fd(), !acks.empty(), time_until(wake_at));
     }
   }
 }
@@ -319,11 +308,6 @@ void Consumer::ack(const Delivery& delivery) {
 
 bool Consumer::connected() const {
   return impl_->is_connected;
-}
-
-void Consumer::cancel() {
-  impl_->canceled = true;
-  impl_->wakeup.signal();
 }
 
 void Consumer::stop(std::chrono::milliseconds limit) {

@@ -49,9 +49,6 @@ class Consumer {
 
   bool connected() const;
 
-  // Takes no new messages (a batch may be under way at this moment); acks still go out. Messages
-  // not handed over go back to the queue when the connection ends. Thread-safe, never blocks.
-  void cancel();
   // Sends the acks that wait, then closes, all up to `limit`. Unacknowledged messages go back to
   // the queue. May take up to 10 s more (plus name lookup) while a connection is being opened.
   void stop(std::chrono::milliseconds limit);

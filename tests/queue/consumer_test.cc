@@ -223,39 +223,6 @@ TEST(Consumer, AnIdleConnectionStaysAliveAndIsChecked) {
   EXPECT_TRUE(stayed);
 }
 
-TEST(Consumer, CancelTakesNothingNewAndStillAcknowledges) {
-  TestTopology topology;
-  TestConsumer in(test_broker_url(), {.topology = topology.names()}, false);
-  publish(topology, make_hints(4));
-  ASSERT_TRUE(in.received().wait_for(4));
-  in->cancel();
-  TestConsumer other(test_broker_url(), {.topology = topology.names()});
-  // A consumer that still took messages would get every second one.
-  EXPECT_TRUE(eventually([&] {
-    const std::vector<Hint> hints = make_hints(10);
-    publish(topology, hints);
-    return eventually(
-        [&] {
-          const auto counts = other.received().counts();
-          return std::all_of(hints.begin(), hints.end(), [&](const Hint& hint) {
-            return counts.contains(hint.task);
-          });
-        },
-        2s);
-  }));
-  for (const queue::Delivery& delivery : in.deliveries()) {
-    in->ack(delivery);
-  }
-  in->stop(10s);
-  EXPECT_EQ(in.received().size(), 4U);
-  const Hint last = make_hints(1)[0];
-  publish(topology, {{last}});
-  ASSERT_TRUE(eventually([&] { return other.received().counts().contains(last.task); }));
-  for (const queue::Delivery& delivery : in.deliveries()) {
-    EXPECT_FALSE(other.received().counts().contains(delivery.hint.task)) << "was acknowledged";
-  }
-}
-
 TEST(Consumer, ManyThreadsAcknowledge) {
   TestTopology topology;
   const std::vector<Hint> hints = make_hints(4'000);
