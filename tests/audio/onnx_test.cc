@@ -398,7 +398,7 @@ TEST(OnnxHelper, IsWaitedForNoLongerThanACallMayTake) {
       return ask({.packet = "", .deadline = now + 1h, .cancellation = &cancellation});
     });
     EXPECT_EQ(ask({.packet = "", .deadline = now + 50ms, .cancellation = &never}),
-              sandbox::Ending::kDeadline);
+              sandbox::Ending::kUnavailable);
     cancellation.cancel();
     EXPECT_EQ(canceled.get(), sandbox::Ending::kCanceled);
     return helper.process().value_or(0);

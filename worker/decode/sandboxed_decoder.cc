@@ -70,32 +70,25 @@ std::optional<DecodeFault> ask(sandbox::Helper& helper,
   }
   request.size = static_cast<std::uint32_t>(bytes.size());
   std::optional<DecodeFault> fault;
-  bool begun = false;
-  const Ending ending = helper.ask(
-      {.packet = std::string(decode::bytes_of(request)),
-       .attachment = file.get(),
-       .deadline = std::chrono::steady_clock::now() +
-                   std::chrono::seconds(request.limits.wall_seconds) + kGrace},
-      [&] {
-        begun = true;
-        begin();
-      },
-      [&](std::uint32_t kind, std::string_view payload) {
-        if (static_cast<BlockKind>(kind) != BlockKind::kFault) {
-          return take(kind, payload);
-        }
-        const auto value = read_as<std::uint32_t>(payload);
-        // What only this side can know is no answer of a child.
-        if (!value || *value < 1 ||
-            *value > static_cast<std::uint32_t>(DecodeFault::kImageTooLarge)) {
-          return Taken::kNonsense;
-        }
-        fault = static_cast<DecodeFault>(*value);
-        return Taken::kLast;
-      });
-  if (ending == Ending::kDeadline && !begun) {
-    return DecodeFault::kUnavailable;  // no child has seen the bytes
-  }
+  const Ending ending =
+      helper.ask({.packet = std::string(decode::bytes_of(request)),
+                  .attachment = file.get(),
+                  .deadline = std::chrono::steady_clock::now() +
+                              std::chrono::seconds(request.limits.wall_seconds) + kGrace},
+                 begin,
+                 [&](std::uint32_t kind, std::string_view payload) {
+                   if (static_cast<BlockKind>(kind) != BlockKind::kFault) {
+                     return take(kind, payload);
+                   }
+                   const auto value = read_as<std::uint32_t>(payload);
+                   // What only this side can know is no answer of a child.
+                   if (!value || *value < 1 ||
+                       *value > static_cast<std::uint32_t>(DecodeFault::kImageTooLarge)) {
+                     return Taken::kNonsense;
+                   }
+                   fault = static_cast<DecodeFault>(*value);
+                   return Taken::kLast;
+                 });
   return ending == Ending::kComplete ? fault : std::optional(fault_of(ending));
 }
 

@@ -152,19 +152,14 @@ Result<Audio, ProviderFault> ModelProvider::make(const BlockingCalls::Call& call
   const auto out_of_time = std::chrono::steady_clock::now() + options_.time_max;
   const auto deadline = std::min(call.request.deadline, out_of_time);
   AnswerReader reader(asked.seconds_max);
-  bool begun = false;
   const sandbox::Ending ending = helper_.ask(
       {.packet = *std::move(packet), .deadline = deadline, .cancellation = &call.cancellation},
-      [&] {
-        begun = true;
-        reader = AnswerReader(asked.seconds_max);
-      },
+      [&] { reader = AnswerReader(asked.seconds_max); },
       [&](std::uint32_t kind, std::string_view payload) {
         return reader.take(static_cast<BlockKind>(kind), payload);
       });
   if (ending == sandbox::Ending::kDeadline && deadline == out_of_time) {
-    return begun ? ProviderFault{Fault::kBrokenByInput, "the model takes too long on this text", {}}
-                 : fault_of(sandbox::Ending::kUnavailable);
+    return ProviderFault{Fault::kBrokenByInput, "the model takes too long on this text", {}};
   }
   if (ending != sandbox::Ending::kComplete) {
     return fault_of(ending);

@@ -406,15 +406,18 @@ Result<std::shared_ptr<Helper::Process>> Helper::start_if_none() {
   return started;
 }
 
-Result<bool> Helper::is_ready(const std::shared_ptr<Process>& process) {
+Result<Helper::Standing> Helper::standing_of(const std::shared_ptr<Process>& process) {
   const MutexLock lock(mutex_);
+  if (process_ != process && process->ready()) {
+    return Standing::kReplaced;  // It was, until another call lost it.
+  }
   if (process_ != process) {
     return Error{"it does not become ready"};  // another call has said why
   }
   const std::optional<std::string> why =
       process->ready() ? std::nullopt : process->take_hello(version_, start_.time_max);
   if (!why) {
-    return process->ready();
+    return process->ready() ? Standing::kReady : Standing::kStarting;
   }
   log::error("helper_not_ready", {{"path", path_}, {"why", *why}});
   process_.reset();
@@ -436,11 +439,14 @@ Helper::Waited Helper::running(Clock::time_point deadline,
   const auto until = process->started() + patience;
   // Whoever waits hears the Hello, and nobody holds the lock meanwhile.
   for (;;) {
-    const Result<bool> ready = is_ready(process);
-    if (!ready) {
-      return {.why = ready.error().message};
+    const Result<Standing> standing = standing_of(process);
+    if (!standing) {
+      return {.why = standing.error().message};
     }
-    if (*ready) {
+    if (*standing == Standing::kReplaced) {
+      return running(deadline, patience, cancellation);
+    }
+    if (*standing == Standing::kReady) {
       return {.process = process};
     }
     if (cancellation != nullptr && cancellation->canceled()) {
@@ -533,12 +539,12 @@ Ending Helper::ask(const Request& request,
                    const TakeBlock& take) {
   const Asked first = ask_one(request, begin, take);
   if (!first.lost) {
-    return first.ending;
+    return first.begun || first.ending != Ending::kDeadline ? first.ending : Ending::kUnavailable;
   }
   // A helper that died took its children with it, through no fault of the request: once more.
   const Asked second = ask_one(request, begin, take);
-  // What the first has begun with is lost, and time has passed over that.
-  const bool late = second.ending == Ending::kDeadline && !second.begun;
+  // That it took too long says nothing either: the first has had of its time.
+  const bool late = second.ending == Ending::kDeadline;
   return second.lost || late ? Ending::kUnavailable : second.ending;
 }
 

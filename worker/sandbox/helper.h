@@ -40,10 +40,10 @@ class Cancellation {
 enum class Ending : std::uint8_t {
   kComplete,
   kCrashed,   // the child, on this request; or it answered what it must not
-  kDeadline,  // it was still at it, or none had begun with it
-  kCanceled,  //
-  // The helper does not start, keeps dying, takes nothing up, or gets no further process: says
-  // nothing of the request.
+  kDeadline,  // the child was still at it
+  kCanceled,
+  // The helper does not start, keeps dying, takes nothing up, or gets no further process, until the
+  // deadline at the latest: says nothing of the request.
   kUnavailable,
 };
 
@@ -121,8 +121,9 @@ class Helper {
                  std::chrono::milliseconds patience,
                  const Cancellation* cancellation);
   Result<std::shared_ptr<Process>> start_if_none();
-  // Or why it is not going to be.
-  Result<bool> is_ready(const std::shared_ptr<Process>& process);
+  enum class Standing : std::uint8_t { kStarting, kReady, kReplaced };
+  // Or why it is not going to be ready.
+  Result<Standing> standing_of(const std::shared_ptr<Process>& process);
   void lost(const std::shared_ptr<Process>& process);
   void note_failure() LOCKS_REQUIRED(mutex_);
 
