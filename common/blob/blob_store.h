@@ -2,11 +2,13 @@
 // CDN_URL.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -27,11 +29,21 @@ struct BlobPlace;
 struct NewBlob {
   std::string_view name;  // From make_blob_name().
   std::string_view bytes;
+  // Asked now and then by a put that may take long, on its caller's thread: once it is false the
+  // put may end, as a failure. Nullptr: it is wanted to the end.
+  std::function<bool()> wanted{};
 };
 
 // How a store is written to best.
 struct PutShape {
   std::size_t threads = 1, batch_max = 1;
+  // Bytes a second: what goes no slower than this is waited for. 0: large blobs take no longer.
+  std::size_t slowest = 0;
+
+  // By how much longer so many bytes may take than next to none.
+  std::chrono::milliseconds time_for(std::size_t bytes) const {
+    return std::chrono::milliseconds(slowest == 0 ? 0 : bytes * 1000 / slowest);
+  }
 };
 
 // Why a blob was not stored.
@@ -39,6 +51,8 @@ struct PutFault {
   std::string message;
   // It is this blob that the store refuses, as too large: another may well be taken.
   bool of_this_blob = false;
+  // It was not wanted any more (NewBlob::wanted), which says nothing of the store.
+  bool unwanted = false;
 };
 using PutResult = Result<std::string, PutFault>;
 
@@ -82,6 +96,7 @@ struct OpenBlob {
 struct BlobSlot {
   std::string folder;
   Instant begin;
+  bool left = false;  // It was looked at, and could not be to the end (leave_for_later()).
 };
 
 struct DirectoryOptions {
@@ -117,22 +132,27 @@ class DirectoryStore final : public BlobStore {
   Result<std::optional<OpenBlob>> read(std::string_view key) const;
 
   // The oldest slots with a folder, up to `limit`, of those that ended before `end` and are not
-  // marked as checked.
+  // marked as checked; behind them those that were left for later.
   std::vector<BlobSlot> unchecked(Instant end, std::size_t limit) const;
 
   // Calls `visit` with the key of each blob in the segments of `slot`, of those with seals, for as
   // long as it says true: of older ones nobody can tell which are blobs and which are somebody's
-  // samples. Fails when a segment cannot be read. Blocks.
+  // samples. A segment that cannot be read keeps no other from being visited; the first of them is
+  // the error. Blocks.
   Result<Done> for_each(const BlobSlot& slot,
                         const std::function<bool(const std::string& key)>& visit) const;
 
-  // Removes the segments of `slot`, to which nobody may append any more, that hold no blob: their
-  // last one may have been removed before that. Blocks.
+  // Removes the segments of `slot` that hold no blob and that nobody else has open to append to
+  // them: their last blob may have been removed while somebody had. One that cannot be removed
+  // keeps no other; the first of them is the error. Blocks.
   Result<Done> drop_empty(const BlobSlot& slot);
 
   // Remembers in the folder itself, for all who use it, that this slot and those before it need no
-  // further look.
+  // further look, but for those that were left for later.
   Result<Done> mark_checked(const BlobSlot& slot);
+  // The same, but that this one needs another look. An error, too, once as many are left as are
+  // remembered: then it is not the slots that something is wrong with.
+  Result<Done> leave_for_later(const BlobSlot& slot);
 
  private:
   // The segment that is appended to.
@@ -141,6 +161,11 @@ class DirectoryStore final : public BlobStore {
     std::string name;
     std::int64_t end = 0;
   };
+  // What is remembered of slots.
+  struct Checked {
+    std::string last;  // This one and those before it were looked at; empty: none was.
+    std::set<std::string> left;
+  };
 
   DirectoryStore(std::string folder, DirectoryOptions options);
   std::string path_of(std::string_view segment, std::string_view suffix) const;
@@ -148,6 +173,9 @@ class DirectoryStore final : public BlobStore {
   Result<Done> begin_segment() LOCKS_REQUIRED(mutex_);
   void leave_segment() LOCKS_REQUIRED(mutex_);
   PutResult append(const NewBlob& blob) LOCKS_REQUIRED(mutex_);
+  Result<Done> drop_if_empty(int fd, std::string_view segment, const std::string& path);
+  Checked checked() const;
+  Result<Done> write_checked(const Checked& checked) const;
 
   const std::string folder_;
   const DirectoryOptions options_;

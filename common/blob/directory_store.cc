@@ -10,6 +10,11 @@
 // meets half a blob. After a crash nobody appends to a segment any more: there is nothing to
 // repair.
 //
+// Whoever appends to a segment holds a shared lock on it (flock(2)), which ends with its process;
+// whoever removes one needs the exclusive lock. A clock that is ahead would else take an open
+// segment for an old one, and all that is appended to it from then on would be nowhere. Where there
+// are no locks the clock decides alone, and a put fails whose segment has no name any more.
+//
 // Where no part of a file can be freed (NFS before 4.2) a removed blob leaves its header behind,
 // sealed anew and without a name: it says how much there is to pass over, and nobody's samples can
 // say it.
@@ -26,6 +31,7 @@
 #include <set>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -49,7 +55,10 @@ constexpr std::size_t kTime = 10;  // Characters that carry its milliseconds.
 constexpr std::size_t kRandom = kSegmentName - kTime;
 constexpr std::size_t kIdLength = 26;
 constexpr auto kSlotLength = std::chrono::milliseconds(1 << 20);
-constexpr const char* kChecked = "/checked";  // Holds the name of the last slot checked.
+constexpr int kBegins = 5;  // Tries to begin a segment that nobody removes meanwhile.
+// Holds the name of the last slot checked, and behind it those that were left for later.
+constexpr const char* kChecked = "/checked";
+constexpr std::size_t kLeftMax = 64;  // 19 h of segments.
 constexpr const char* kOwnKey = "/key";
 constexpr std::size_t kOwnKeyLength = 52;         // Characters of 5 random bits.
 constexpr std::string_view kSealed = ".2", kOld;  // Suffixes of a segment's file.
@@ -318,6 +327,19 @@ std::string old_path(const std::string& folder, std::string_view name) {
   return path.append("/").append(name);
 }
 
+// Takes the lock `how`, LOCK_SH or LOCK_EX, until the descriptor is closed. False: somebody else
+// has one that excludes it. Where there are no locks (ENOLCK, EOPNOTSUPP, …) nobody has.
+bool lock_segment(int fd, int how) {
+  return ::flock(fd, how | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+// Whether what is appended to it can be found again: somebody who took it for an old one, without
+// any blob, may have removed it.
+bool has_name(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
 // Removes `path`, and of the `folders` above it those that this leaves empty.
 Result<Removal> remove_file(std::string path, int folders) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
@@ -401,6 +423,9 @@ std::vector<PutResult> DirectoryStore::put(std::span<const NewBlob> blobs) {
     }
     leave_segment();  // What the kernel still has of it is anybody's guess.
     std::fill(keys.begin(), keys.end(), fault);
+  } else if (!has_name(segment_.fd.get())) {
+    leave_segment();
+    std::fill(keys.begin(), keys.end(), PutFault{"blob store: the segment was removed"});
   }
   return keys;
 }
@@ -447,26 +472,60 @@ PutResult DirectoryStore::append(const NewBlob& blob) {
 
 Result<Done> DirectoryStore::begin_segment() {
   leave_segment();
-  std::string name = encode_base32(first_uuid_at(options_.clock())).substr(0, kTime);
-  name += random_base32(kRandom);
-  const std::string path = path_of(name, kSealed);
-  const std::string folder = path.substr(0, path.rfind('/'));
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return failure("mkdir");
+  for (int i = 0; i < kBegins; ++i) {
+    std::string name = encode_base32(first_uuid_at(options_.clock())).substr(0, kTime);
+    name += random_base32(kRandom);
+    const std::string path = path_of(name, kSealed);
+    const std::string folder = path.substr(0, path.rfind('/'));
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      return failure("mkdir");
+    }
+    // To be read as well: NFS gives shared locks to nobody else.
+    UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (file.get() < 0 && errno != ENOENT) {
+      return failure("open");
+    }
+    if (file.get() < 0 || !lock_segment(file.get(), LOCK_SH) || !has_name(file.get())) {
+      continue;  // Somebody removes it, or has before it was locked, or its folder.
+    }
+    if (!flush_folder(folder) || !flush_folder(folder_)) {
+      return failure("flush");
+    }
+    segment_ = {.fd = std::move(file), .name = std::move(name), .end = 0};
+    return Done{};
   }
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.get() < 0) {
-    return failure("open");
-  }
-  if (!flush_folder(folder) || !flush_folder(folder_)) {
-    return failure("flush");
-  }
-  segment_ = {.fd = std::move(file), .name = std::move(name), .end = 0};
-  return Done{};
+  return Error{"blob store: each new segment is removed at once"};
 }
 
+// Whoever has removed its last blob meanwhile had to leave its file to us.
 void DirectoryStore::leave_segment() {
+  if (segment_.fd && is_empty(segment_.fd.get(), segment_.name, 0, seals_)) {
+    static_cast<void>(remove_file(path_of(segment_.name, kSealed), 1));
+  }
   segment_ = {};
+}
+
+// Removes a segment, open as `fd`, if it holds no blob and nobody appends to it. Who has locked it
+// removes it: at once, or once it is left.
+Result<Done> DirectoryStore::drop_if_empty(int fd,
+                                           std::string_view segment,
+                                           const std::string& path) {
+  if (!is_empty(fd, segment, 0, seals_)) {
+    return Done{};
+  }
+  if (!lock_segment(fd, LOCK_EX)) {
+    const MutexLock lock(mutex_);
+    if (segment_.name == segment) {
+      leave_segment();  // It is our own, and of an old slot.
+    }
+    return Done{};
+  }
+  // Before it was locked something may have been appended.
+  if (!is_empty(fd, segment, 0, seals_)) {
+    return Done{};
+  }
+  const auto removed = remove_file(path, 1);
+  return removed ? Result<Done>(Done{}) : removed.error();
 }
 
 Result<Removal> DirectoryStore::remove(std::string_view key, const std::stop_token& /*stop*/) {
@@ -498,10 +557,13 @@ Result<Removal> DirectoryStore::remove(std::string_view key, const std::stop_tok
     }
   }
   // What is removed is as a rule the oldest, so what follows it tells soonest that there is more.
-  const bool empty = place->segment < slot_of(options_.clock() - kSlotLength) &&
-                     is_empty(file.get(), place->segment, place->offset, seals_) &&
-                     is_empty(file.get(), place->segment, 0, seals_);
-  return empty ? remove_file(path, 1) : Removal::kGone;
+  if (place->segment < slot_of(options_.clock() - kSlotLength) &&
+      is_empty(file.get(), place->segment, place->offset, seals_)) {
+    if (const auto dropped = drop_if_empty(file.get(), place->segment, path); !dropped) {
+      return dropped.error();
+    }
+  }
+  return Removal::kGone;
 }
 
 Result<Done> DirectoryStore::flush_removed(std::span<const std::string> keys) {
@@ -572,24 +634,39 @@ Result<std::optional<OpenBlob>> DirectoryStore::read(std::string_view key) const
                                 .modified = (*header)->written_at});
 }
 
-std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) const {
-  std::string from;
-  std::ifstream(folder_ + kChecked) >> from;
-  if (!slot_named(from)) {
-    from.clear();  // No such file, or a spoilt one: from the oldest on.
+DirectoryStore::Checked DirectoryStore::checked() const {
+  std::ifstream file(folder_ + kChecked);
+  Checked out;
+  file >> out.last;
+  if (!slot_named(out.last)) {
+    return {};  // No such file, or a spoilt one: from the oldest on.
   }
+  for (std::string name; file >> name;) {
+    if (slot_named(name) && name <= out.last && out.left.size() < kLeftMax) {
+      out.left.insert(name);
+    }
+  }
+  return out;
+}
+
+std::vector<BlobSlot> DirectoryStore::unchecked(Instant end, std::size_t limit) const {
+  const Checked checked = this->checked();
   const std::string to = slot_of(end);
-  std::vector<BlobSlot> slots;
+  std::vector<BlobSlot> slots, left;
   const auto names = names_in(folder_);
   if (!names) {
     return slots;
   }
   for (const std::string& name : *names) {
-    const auto slot = slot_named(name);
-    if (slot && name > from && name < to && slots.size() < limit) {
-      slots.push_back(*slot);
+    auto slot = slot_named(name);
+    if (slot && checked.left.contains(name)) {
+      slot->left = true;
+      left.push_back(*std::move(slot));
+    } else if (slot && name > checked.last && name < to && slots.size() < limit) {
+      slots.push_back(*std::move(slot));
     }
   }
+  slots.insert(slots.end(), left.begin(), left.end());
   return slots;
 }
 
@@ -599,25 +676,27 @@ Result<Done> DirectoryStore::for_each(
   if (!segments) {
     return segments.error();
   }
-  for (const std::string& segment : *segments) {
+  Result<Done> out = Done{};
+  bool goes_on = true;
+  for (std::size_t i = 0; goes_on && i < segments->size(); ++i) {
+    const std::string& segment = (*segments)[i];
     const UniqueFd file(
         ::open(path_of(segment, kSealed).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (file.get() < 0 && errno == ENOENT) {
       continue;
     }
-    if (file.get() < 0) {
-      return failure("open");
+    Result<Done> walked = file.get() < 0 ? failure("open") : Result<Done>(Done{});
+    if (walked) {
+      walked = walk(file.get(), segment, 0, seals_, [&](const BlobPlace& place, bool ours) {
+        goes_on = !ours || place.name.empty() || visit(make_blob_key(place));
+        return goes_on;
+      });
     }
-    bool goes_on = true;
-    auto walked = walk(file.get(), segment, 0, seals_, [&](const BlobPlace& place, bool ours) {
-      goes_on = !ours || place.name.empty() || visit(make_blob_key(place));
-      return goes_on;
-    });
-    if (!walked || !goes_on) {
-      return walked;
+    if (out && !walked) {
+      out = std::move(walked);
     }
   }
-  return Done{};
+  return out;
 }
 
 Result<Done> DirectoryStore::drop_empty(const BlobSlot& slot) {
@@ -625,25 +704,53 @@ Result<Done> DirectoryStore::drop_empty(const BlobSlot& slot) {
   if (!segments) {
     return segments.error();
   }
+  Result<Done> out = Done{};
   for (const std::string& segment : *segments) {
     const std::string path = path_of(segment, kSealed);
-    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (file.get() < 0 || !is_empty(file.get(), segment, 0, seals_)) {
+    // To be written to as well: NFS gives exclusive locks to nobody else.
+    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() < 0) {
       continue;  // What cannot be opened for_each() tells of.
     }
-    if (const auto removed = remove_file(path, 1); !removed) {
-      return removed.error();
+    auto dropped = drop_if_empty(file.get(), segment, path);
+    if (out && !dropped) {
+      out = std::move(dropped);
     }
   }
-  return Done{};
+  return out;
 }
 
 Result<Done> DirectoryStore::mark_checked(const BlobSlot& slot) {
+  Checked checked = this->checked();
+  checked.left.erase(slot.folder);
+  checked.last = std::max(checked.last, slot.folder);
+  return write_checked(checked);
+}
+
+Result<Done> DirectoryStore::leave_for_later(const BlobSlot& slot) {
+  Checked checked = this->checked();
+  std::erase_if(checked.left, [this](const std::string& name) {
+    std::error_code error;
+    return !fs::exists(folder_ + '/' + name, error) && !error;
+  });
+  checked.left.insert(slot.folder);
+  if (checked.left.size() > kLeftMax) {
+    return Error{"blob store: too many folders cannot be read"};
+  }
+  checked.last = std::max(checked.last, slot.folder);
+  return write_checked(checked);
+}
+
+Result<Done> DirectoryStore::write_checked(const Checked& checked) const {
   // Not flushed: after a power cut some slots are looked at again.
   const std::string path = folder_ + kChecked;
   const std::string temporary = path + '-' + random_base32(8);
+  std::string text = checked.last;
+  for (const std::string& name : checked.left) {
+    text.append("\n").append(name);
+  }
   std::error_code error;
-  if (std::ofstream(temporary) << slot.folder << std::flush) {
+  if (std::ofstream(temporary) << text << std::flush) {
     fs::rename(temporary, path, error);
     if (!error) {
       return Done{};

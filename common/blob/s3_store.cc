@@ -90,21 +90,44 @@ std::size_t on_reply(char* bytes, std::size_t size, std::size_t count, void* to)
   return size * count;
 }
 
-// The end of a wait for the service. One that is just answering is heard all the same: what it has
-// done would only be done again.
+// The end of a wait for the service, before its time. One that is just answering is heard all the
+// same, whatever is asked: what it has done would only be done again.
 class Ending {
  public:
-  explicit Ending(const std::stop_token& stop)
-      : note_(stop, [this] { asked_at_.store(Clock::now()); }) {}
+  Ending(const std::stop_token& stop, const std::function<bool()>& wanted, milliseconds still)
+      : wanted_(wanted), still_(still), note_(stop, [this] { asked_at_.store(Clock::now()); }) {}
 
   // libcurl's way to ask, about once a second at least.
-  static int is_over(void* ending, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  static int is_over(void* ending, curl_off_t, curl_off_t, curl_off_t to_send, curl_off_t sent) {
     constexpr milliseconds kAnswers{200};
-    const auto asked_at = static_cast<const Ending*>(ending)->asked_at_.load();
-    return Clock::now() - kAnswers >= asked_at ? 1 : 0;
+    auto& self = *static_cast<Ending*>(ending);
+    const auto now = Clock::now();
+    if (self.wanted_ && !self.wanted_()) {
+      self.asked_at_ = std::min(self.asked_at_.load(), now);
+    }
+    return now - kAnswers >= self.asked_at_.load() || self.look(now, to_send, sent) ? 1 : 0;
   }
 
+  // It has ended because its body has not moved on.
+  bool stands_still() const { return stands_still_; }
+
  private:
+  bool look(Clock::time_point now, curl_off_t to_send, curl_off_t sent) {
+    // Of what is still being connected to there is nothing to send yet, and what has all of it may
+    // take its time: it may be a proxy, which passes it on only now.
+    if (sent != sent_ || sent >= to_send) {
+      sent_ = sent;
+      moved_at_ = now;
+    }
+    stands_still_ = now - moved_at_ >= still_;
+    return stands_still_;
+  }
+
+  const std::function<bool()>& wanted_;
+  const milliseconds still_;
+  Clock::time_point moved_at_ = Clock::now();
+  curl_off_t sent_ = 0;
+  bool stands_still_ = false;
   std::atomic<Clock::time_point> asked_at_{Clock::time_point::max()};
   const std::stop_callback<std::function<void()>> note_;
 };
@@ -214,7 +237,8 @@ struct S3Store::Call {
   const char* method;
   std::string_view key;
   std::string_view body;
-  std::string content_hash;  // SHA-256 of the body: S3 checks what arrived against it.
+  std::string content_hash;        // SHA-256 of the body: S3 checks what arrived against it.
+  std::function<bool()> wanted{};  // See NewBlob.
 };
 
 struct S3Store::Outcome {
@@ -234,14 +258,16 @@ std::vector<PutResult> S3Store::put(std::span<const NewBlob> blobs) {
   std::vector<PutResult> keys;
   for (const NewBlob& blob : blobs) {
     AG_CHECK(is_blob_key(blob.name));
-    const auto stored = send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes))}, {});
+    const auto stored =
+        send({"PUT", blob.name, blob.bytes, to_hex(sha256(blob.bytes)), blob.wanted}, {});
     keys.push_back(stored ? PutResult(std::string(blob.name)) : stored.error());
   }
   return keys;
 }
 
 PutShape S3Store::put_shape() const {
-  return {.threads = 16, .batch_max = 1};  // They wait for the network, each for its own request.
+  // They wait for the network, each for its own request.
+  return {.threads = 16, .batch_max = 1, .slowest = limits_.slowest};
 }
 
 Result<Removal> S3Store::remove(std::string_view key, const std::stop_token& stop) {
@@ -253,17 +279,20 @@ Result<Removal> S3Store::remove(std::string_view key, const std::stop_token& sto
 }
 
 Result<Done, PutFault> S3Store::send(const Call& call, const std::stop_token& stop) {
-  const auto deadline = Clock::now() + limits_.total;
+  const milliseconds longer = put_shape().time_for(call.body.size());
+  const auto deadline = Clock::now() + limits_.total + longer;
   for (int attempt = 0;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     const Outcome outcome =
-        send_once(call, std::max(milliseconds(1), std::min(left, limits_.attempt)), stop);
+        send_once(call, std::max(milliseconds(1), std::min(left, limits_.attempt + longer)), stop);
     if (!outcome.failure) {
       return Done{};
     }
     const auto pause = jittered(limits_.first_pause * (1 << std::min(attempt, kPauseDoublings)));
-    if (!outcome.may_pass || Clock::now() + pause >= deadline || stopped_within(stop, pause)) {
-      return PutFault{*outcome.failure, outcome.of_this_blob};
+    const bool unwanted = call.wanted && !call.wanted();
+    if (!outcome.may_pass || unwanted || Clock::now() + pause >= deadline ||
+        stopped_within(stop, pause)) {
+      return PutFault{*outcome.failure, outcome.of_this_blob, unwanted};
     }
     retries.Increment();
   }
@@ -312,7 +341,7 @@ S3Store::Outcome S3Store::send_once(const Call& call,
   }
   c.set(CURLOPT_CUSTOMREQUEST, call.method);
   c.set(CURLOPT_HTTPHEADER, lines);
-  Ending ending(stop);
+  Ending ending(stop, call.wanted, limits_.still);
   c.set(CURLOPT_NOPROGRESS, 0L);
   c.set(CURLOPT_XFERINFOFUNCTION, &Ending::is_over);
   c.set(CURLOPT_XFERINFODATA, &ending);
@@ -331,7 +360,9 @@ S3Store::Outcome S3Store::send_once(const Call& call,
   if (code != CURLE_OK) {
     const bool lasting = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_URL_MALFORMAT ||
                          code == CURLE_UNSUPPORTED_PROTOCOL;
-    return {.failure = what + curl_easy_strerror(code), .may_pass = !lasting};
+    return {.failure = what + (ending.stands_still() ? "nothing of it is taken any more"
+                                                     : curl_easy_strerror(code)),
+            .may_pass = !lasting};
   }
   const std::string_view s3_code = error_code(reply);
   // NoSuchKey can only answer a remove, whose work is then done.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -25,11 +26,17 @@ struct S3Address {
 Result<S3Address> parse_s3_url(std::string_view url);
 
 struct S3Limits {
-  // One put or remove ends within `total`, retries and pauses included: a job's lease is longer.
+  // One put or remove ends within `total`, retries and pauses included, each attempt within
+  // `attempt`; for a body both are longer by the time that it takes at `slowest`.
   std::chrono::milliseconds total{10'000};
   std::chrono::milliseconds attempt{5'000};
   std::chrono::milliseconds connect{2'000};
   std::chrono::milliseconds first_pause{100};  // Doubles with every retry.
+  // Bytes a second. As many uploads as there are at once (put_shape()) share a line of 13 Mbit/s.
+  std::size_t slowest = 96 * 1024;
+  // An attempt of whose body nothing goes out any more, while there is some left, ends after so
+  // long: what stands still is not slow.
+  std::chrono::milliseconds still{5'000};
 };
 
 // Retries what may pass (no connection, a reply cut short or overdue, 5xx, 408, 429) with jittered

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,11 +16,13 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +30,7 @@
 #include <unistd.h>
 
 #include "common/base/crypto.h"
+#include "common/base/unique_fd.h"
 #include "common/blob/blob_key.h"
 #include "common/blob/blob_store.h"
 #include "tests/blob/temporary_folder.h"
@@ -36,6 +40,9 @@ namespace {
 std::atomic<int> free_fails{0};   // With this error, if not 0.
 std::atomic<int> seek_fails{0};   // The same, of what looks for data.
 std::atomic<int> flush_fails{0};  // The same, of the next fdatasync() alone.
+std::atomic<int> lock_fails{0};   // The same, of flock().
+// What happens just before the next shared lock is asked for, if anything.
+std::function<void()> before_lock;
 std::mutex flushed_mutex;
 std::vector<ino_t> flushed;  // Of what fsync() was called for. Guarded by flushed_mutex.
 std::string flushed_data;    // Of the file fdatasync() was last called for. Likewise.
@@ -56,6 +63,16 @@ extern "C" off_t lseek(int fd, off_t offset, int whence) noexcept {
     return -1;
   }
   return ::syscall(SYS_lseek, fd, offset, whence);
+}
+extern "C" int flock(int fd, int operation) noexcept {
+  if ((operation & LOCK_SH) != 0 && before_lock) {
+    std::exchange(before_lock, nullptr)();
+  }
+  if (lock_fails != 0) {
+    errno = lock_fails;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_flock, fd, operation));
 }
 extern "C" int fsync(int fd) {
   struct stat info {};
@@ -101,6 +118,11 @@ class DirectoryStoreTest : public testing::Test {
         {.keys = keys_, .segment_max = segment_max, .clock = [this] { return now_; }});
   }
   void SetUp() override { open(); }
+  // Another worker's, whose clock is an hour ahead.
+  std::unique_ptr<DirectoryStore> open_ahead() {
+    return *DirectoryStore::open(
+        folder_.path(), {.keys = keys_, .clock = [this] { return now_ + std::chrono::hours(1); }});
+  }
 
   std::string put(std::string_view bytes = "audio") {
     const auto key = store_->put(name(), bytes);
@@ -604,11 +626,13 @@ TEST_F(DirectoryStoreTest, WhoeverRemovesABlobOnceMoreRemovesItsSegment) {
 // Nobody has to know the key for that.
 TEST_F(DirectoryStoreTest, WhatIsRemovedIsNobodysAnyMore) {
   const std::string key = put();
+  const std::string kept = put();  // Else its segment would be gone as well.
   free_fails = EOPNOTSUPP;
   EXPECT_TRUE(store_->remove(key));
   free_fails = 0;
   keys_ = {"another-8901234567890123456789012"};
   open();
+  ASSERT_TRUE(fs::exists(path_of(kept)));
   EXPECT_EQ(*store_->remove(key), Removal::kGone);
 }
 
@@ -644,6 +668,78 @@ TEST_F(DirectoryStoreTest, ASegmentWithoutBlobsGoesOnceNobodyCanAppend) {
   ASSERT_TRUE(store_->remove(second));
   EXPECT_FALSE(fs::exists(folder_.path() + "/01m7z5"));
   EXPECT_TRUE(fs::exists(folder_.path()));
+}
+
+// It took it for an old one; what was appended from then on was stored, charged, and nowhere.
+TEST_F(DirectoryStoreTest, WhoseClockIsAheadRemovesNoSegmentThatIsAppendedTo) {
+  const auto ahead = open_ahead();
+  const std::string first = put();
+  ASSERT_TRUE(ahead->remove(first));
+  const std::string second = put();
+  ASSERT_NE(second, "");
+  EXPECT_EQ(path_of(second), path_of(first));
+  EXPECT_EQ(read(second), "audio");
+  ASSERT_TRUE(ahead->remove(second));
+  ASSERT_TRUE(ahead->drop_empty({"01m7z5", {}}));
+  const std::string third = put();
+  EXPECT_EQ(path_of(third), path_of(first));
+  EXPECT_EQ(read(third), "audio");
+}
+
+TEST_F(DirectoryStoreTest, ASegmentWithoutBlobsGoesWhenItIsLeft) {
+  const auto ahead = open_ahead();
+  const std::string left = put();
+  ASSERT_TRUE(ahead->remove(left));
+  EXPECT_TRUE(fs::exists(path_of(left)));
+  open();
+  EXPECT_TRUE(fs::is_empty(folder_.path())) << "nobody else would look at it again";
+  const std::string last = put();
+  store_.reset();
+  EXPECT_TRUE(fs::exists(path_of(last)));
+  ASSERT_TRUE(ahead->remove(last));
+  EXPECT_TRUE(fs::is_empty(folder_.path())) << "nobody has it open";
+}
+
+// Some file systems have none.
+TEST_F(DirectoryStoreTest, WithoutLocksAPutFailsWhoseSegmentIsGone) {
+  const auto ahead = open_ahead();
+  lock_fails = ENOLCK;
+  open();
+  const std::string first = put();
+  EXPECT_TRUE(ahead->remove(first));
+  EXPECT_FALSE(fs::exists(path_of(first))) << "there the clock decides";
+  const auto lost = store_->put(name(), "audio");
+  const std::string after = put();
+  lock_fails = 0;
+  ASSERT_FALSE(lost) << "whoever gets a key takes it for stored";
+  EXPECT_EQ(lost.error().message, "blob store: the segment was removed");
+  EXPECT_EQ(read(after), "audio");
+}
+
+TEST_F(DirectoryStoreTest, ASegmentThatIsRemovedBeforeItIsLockedIsBegunAnew) {
+  const auto ahead = open_ahead();
+  bool removed = false;
+  before_lock = [&] {
+    EXPECT_TRUE(ahead->drop_empty({"01m7z5", {}}));
+    removed = fs::is_empty(folder_.path());
+  };
+  EXPECT_EQ(read(put()), "audio");
+  EXPECT_TRUE(removed);
+}
+
+// Whoever has it locked is about to remove it.
+TEST_F(DirectoryStoreTest, ASegmentThatSomebodyRemovesIsLeftToHim) {
+  std::string removed;
+  UniqueFd remover;
+  before_lock = [&] {
+    removed = folder_.files().at(0);
+    remover = UniqueFd(::open(removed.c_str(), O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(::flock(remover.get(), LOCK_EX | LOCK_NB), 0);
+  };
+  const std::string key = put();
+  EXPECT_EQ(read(key), "audio");
+  EXPECT_NE(path_of(key), removed);
+  EXPECT_TRUE(fs::exists(removed));
 }
 
 // Files of the releases before segments.
@@ -686,6 +782,42 @@ TEST_F(Slots, AreRememberedAsChecked) {
   EXPECT_THAT(slots(end), ElementsAre("01m7z7"));
   std::ofstream(folder_.path() + "/checked") << "zzz";
   EXPECT_THAT(slots(end), SizeIs(3)) << "a spoilt note is no note";
+}
+
+// Of one that could not be read; those after it do not wait for it.
+TEST_F(Slots, AreLeftForLater) {
+  const Instant begin = now_;
+  for (const int n : {0, 1, 2}) {
+    now_ = begin + n * kSlot;
+    put();
+  }
+  const Instant end = begin + 3 * kSlot;
+  ASSERT_TRUE(store_->leave_for_later(store_->unchecked(end, 10).at(0)));
+  EXPECT_THAT(slots(end), ElementsAre("01m7z6", "01m7z7", "01m7z5"));
+  EXPECT_THAT(slots(end, 1), ElementsAre("01m7z6", "01m7z5")) << "it takes no other's turn";
+  ASSERT_TRUE(store_->mark_checked(store_->unchecked(end, 10).at(1)));
+  open();
+  EXPECT_THAT(slots(end), ElementsAre("01m7z5"));
+  const BlobSlot left = store_->unchecked(end, 10).at(0);
+  EXPECT_TRUE(left.left);
+  ASSERT_TRUE(store_->leave_for_later(left)) << "once more";
+  EXPECT_THAT(slots(end), ElementsAre("01m7z5"));
+  ASSERT_TRUE(store_->mark_checked(left));
+  EXPECT_THAT(slots(end), IsEmpty());
+}
+
+// Where none can be read it is not the slots that something is wrong with.
+TEST_F(Slots, AreNotLeftInAnyNumber) {
+  constexpr int kMost = 64;
+  const auto slot = [&](int n) {
+    return BlobSlot{encode_base32(first_uuid_at(now_ + n * kSlot)).substr(0, 6), now_ + n * kSlot};
+  };
+  for (int n = 0; n <= kMost; ++n) {
+    fs::create_directory(folder_.path() + "/" + slot(n).folder);
+    EXPECT_EQ(static_cast<bool>(store_->leave_for_later(slot(n))), n < kMost) << n;
+  }
+  fs::remove(folder_.path() + "/" + slot(0).folder);
+  EXPECT_TRUE(store_->leave_for_later(slot(kMost))) << "one of them is gone";
 }
 
 TEST_F(Slots, ShowEveryBlobWhateverLiesBetween) {
@@ -807,10 +939,15 @@ TEST_F(Slots, SayWhenTheyCannotBeRead) {
 
 TEST_F(Slots, SayWhenASegmentCannotBeOpened) {
   const std::string key = put();
-  fs::create_symlink("/etc/passwd", path_of(key).substr(0, path_of(key).size() - 3) + "_.2");
-  const auto seen = store_->for_each({"01m7z5", {}}, [](const std::string&) { return true; });
+  fs::create_symlink("/etc/passwd", folder_.path() + "/01m7z5/01m7z500000000000000.2");
+  std::vector<std::string> keys;
+  const auto seen = store_->for_each({"01m7z5", {}}, [&](const std::string& found) {
+    keys.push_back(found);
+    return true;
+  });
   ASSERT_FALSE(seen);
   EXPECT_THAT(seen.error().message, HasSubstr("blob store: open: "));
+  EXPECT_THAT(keys, ElementsAre(key)) << "it keeps no other, whichever comes first";
 }
 
 }  // namespace

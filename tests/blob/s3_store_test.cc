@@ -1,7 +1,9 @@
 // The S3 store against a service that checks every signature and fails on command.
 #include "common/blob/s3_store.h"
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -10,8 +12,12 @@
 #include <curl/curl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include "common/base/check.h"
 #include "common/base/crypto.h"
+#include "common/base/unique_fd.h"
 #include "common/blob/blob_key.h"
 #include "tests/support/connect_proxy.h"
 #include "tests/support/s3_double.h"
@@ -245,6 +251,55 @@ TEST_F(S3StoreTest, GivesUpInTime) {
   }
 }
 
+// Over a line of 15 Mbit/s what had more than nine megabytes never came through: it was cut off,
+// however much still flowed, and the whole store counted as down.
+TEST_F(S3StoreTest, ALargeBodyHasLonger) {
+  constexpr S3Limits kBySize{.total = 60s,
+                             .attempt = 200ms,
+                             .connect = 60s,
+                             .first_pause = 5ms,
+                             .slowest = 1000,
+                             .still = 600s};
+  auto s3 = store("region=eu-west-3", {"id", "hush"}, "audio", kBySize);
+  const std::string small = make_blob_name(TaskId::make(), OutputFormat::kPcm, 44100);
+  const std::string body(1'000'000, 'x');  // Which may take a thousand seconds.
+  double_.fail_next({Fault::kLate});
+  std::thread putting([&] {
+    const auto stored = s3.put(key_, body);
+    EXPECT_TRUE(stored) << stored.error().message;
+  });
+  EXPECT_TRUE(test::eventually(60s, [&] { return double_.requests_for(key_) == 1; }));
+  // Meanwhile the time of a small one passes, three times.
+  double_.fail_next({Fault::kSilent, Fault::kSilent, Fault::kSilent});
+  EXPECT_TRUE(s3.put(small, "audio"));
+  EXPECT_GE(double_.requests_for(small), 4);
+  double_.let_go();
+  putting.join();
+  EXPECT_EQ(double_.requests_for(key_), 1) << "it was cut off, and sent once more";
+  EXPECT_EQ(double_.object(key_)->bytes, body);
+  EXPECT_EQ(s3.put_shape().time_for(body.size()), 1000s) << "whoever waits for it is told";
+}
+
+// By whoever offered it: its job is lost, or its worker is to end.
+TEST_F(S3StoreTest, APutThatIsNotWantedAnyMoreEnds) {
+  constexpr S3Limits kLong{.total = 60s, .attempt = 20s, .connect = 20s, .first_pause = 20s};
+  auto s3 = store("region=eu-west-3", {"id", "hush"}, "audio", kLong);
+  std::atomic<bool> wanted{true};
+  double_.fail_next({Fault::kSilent});
+  std::thread putting([&] {
+    const NewBlob blob{key_, "audio", [&] { return wanted.load(); }};
+    const auto stored = s3.put({&blob, 1});
+    ASSERT_FALSE(stored.front());
+    EXPECT_TRUE(stored.front().error().unwanted);
+    EXPECT_THAT(stored.front().error().message,
+                HasSubstr(::curl_easy_strerror(CURLE_ABORTED_BY_CALLBACK)));
+  });
+  EXPECT_TRUE(test::eventually(60s, [&] { return double_.requests() == 1; }));
+  wanted = false;
+  putting.join();
+  EXPECT_EQ(double_.requests(), 1);
+}
+
 // While the service is silent, and while the next attempt waits for its time.
 TEST_F(S3StoreTest, NobodyWaitsForARemovalThatIsToEnd) {
   constexpr S3Limits kLong{.total = 60s, .attempt = 20s, .connect = 20s, .first_pause = 20s};
@@ -277,6 +332,60 @@ TEST_F(S3StoreTest, AProxyOfTheEnvironmentIsNotUsed) {
   }
   EXPECT_TRUE(stored) << stored.error().message;
   EXPECT_EQ(double_.requests(), 1);
+}
+
+// A service to which anybody can connect, and that takes nothing of what he says.
+class Deaf {
+ public:
+  Deaf() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const raw = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    const int little = 4096;  // Bytes that the system takes for it.
+    AG_CHECK(::setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof little) == 0);
+    AG_CHECK(::bind(listener_.get(), raw, size) == 0);
+    AG_CHECK(::listen(listener_.get(), 16) == 0);
+    AG_CHECK(::getsockname(listener_.get(), raw, &size) == 0);
+    endpoint_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+  // Who have connected so far.
+  std::size_t callers() {
+    for (;;) {
+      UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!caller) {
+        return callers_.size();
+      }
+      callers_.push_back(std::move(caller));
+    }
+  }
+
+ private:
+  const UniqueFd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  std::string endpoint_;
+  std::vector<UniqueFd> callers_;
+};
+
+// The time that its size gives it is for what flows.
+TEST(S3StoreAlone, WhatStandsStillIsNotTakenForSlow) {
+  constexpr S3Limits kSlow{
+      .total = 120s, .attempt = 120s, .connect = 60s, .first_pause = 5ms, .still = 200ms};
+  Deaf service;
+  S3Store store(*parse_s3_url("s3://audio?endpoint=" + service.endpoint()), {"id", "hush"}, kSlow);
+  const std::string name = make_blob_name(TaskId::make(), OutputFormat::kWav, 8000);
+  const std::string body(std::size_t{32} << 20, 'x');  // More than lies between the two.
+  std::atomic<bool> wanted{true};
+  std::thread putting([&] {
+    const NewBlob blob{name, body, [&] { return wanted.load(); }};
+    EXPECT_FALSE(store.put({&blob, 1}).front());
+  });
+  EXPECT_TRUE(test::eventually(60s, [&] { return service.callers() >= 3; }))
+      << "it is not offered again";
+  wanted = false;
+  putting.join();
 }
 
 TEST(S3StoreAlone, NobodyListensIsAnError) {

@@ -1032,6 +1032,14 @@ class Orphans : public Retention {
   std::size_t delete_orphans() {
     return worker::delete_orphans(store_, *blobs_, [] { return false; });
   }
+  // Nobody can read the segment of `key` until unhide().
+  void hide(const std::string& key) {
+    const std::string segment(parse_blob_key(key)->segment);
+    hidden_ = folder_.path() + "/" + segment.substr(0, 6) + "/" + segment + ".2";
+    std::filesystem::rename(hidden_, folder_.path() + "/hidden");
+    std::filesystem::create_symlink("/etc/passwd", hidden_);
+  }
+  void unhide() const { std::filesystem::rename(folder_.path() + "/hidden", hidden_); }
   // Until one of them is gone.
   std::size_t delete_one_of(const std::vector<std::string>& orphans) {
     return worker::delete_orphans(store_, *blobs_, [&] {
@@ -1039,6 +1047,9 @@ class Orphans : public Retention {
           orphans.begin(), orphans.end(), [&](const std::string& key) { return exists(key); });
     });
   }
+
+ private:
+  std::string hidden_;
 };
 
 constexpr auto kOld = std::chrono::hours(25);
@@ -1188,13 +1199,37 @@ TEST_F(Orphans, ADatabaseThatIsAwayLosesNoSlot) {
 
 TEST_F(Orphans, ASlotThatCannotBeReadIsLookedAtAgain) {
   const std::string left = orphan(kOld);
-  const auto stray =
-      std::filesystem::path(folder_.files().at(0)).parent_path() / left.substr(0, 19).append("_.2");
-  std::filesystem::create_symlink("/etc/passwd", stray);
+  hide(left);
   EXPECT_EQ(delete_orphans(), 0U);
-  std::filesystem::remove(stray);
+  unhide();
   EXPECT_EQ(delete_orphans(), 1U);
   EXPECT_FALSE(exists(left));
+  EXPECT_EQ(blobs_->unchecked(must(store_.now()), 10).size(), 0U) << "and then no more";
+}
+
+// It ended each run, and the next began with it: what lay behind it stayed for ever.
+TEST_F(Orphans, ASlotThatCannotBeReadKeepsNoOther) {
+  const std::string first = orphan(kOld + std::chrono::hours(2));
+  const std::string second = orphan(kOld + std::chrono::hours(1));
+  hide(first);
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(second));
+  const std::string third = orphan(kOld);
+  blobs_ = open_blobs();
+  EXPECT_EQ(delete_orphans(), 1U) << "it is the next one's turn";
+  EXPECT_FALSE(exists(third));
+  unhide();
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(first));
+}
+
+TEST_F(Orphans, ASegmentThatCannotBeReadKeepsNoOther) {
+  const std::string key = orphan(kOld);
+  const std::string slot = key.substr(0, 6);
+  std::filesystem::create_symlink("/etc/passwd",
+                                  folder_.path() + "/" + slot + "/" + slot + "00000000000000.2");
+  EXPECT_EQ(delete_orphans(), 1U);
+  EXPECT_FALSE(exists(key));
 }
 
 // Its last output went while somebody might still append to it, so its file had to stay.

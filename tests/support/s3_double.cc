@@ -160,6 +160,24 @@ int S3Double::requests() const {
   return requests_;
 }
 
+int S3Double::requests_for(const std::string& name) const {
+  const std::scoped_lock lock(mutex_);
+  const auto it = requests_for_.find(name);
+  return it == requests_for_.end() ? 0 : it->second;
+}
+
+void S3Double::let_go() {
+  const std::scoped_lock lock(mutex_);
+  for (const http::Exchange& exchange : late_) {
+    carry_out(exchange, std::nullopt);
+  }
+  late_.clear();
+}
+
+std::string S3Double::name_in(const http::Request& request) const {
+  return std::string(request.path.substr(bucket_.size() + 2));
+}
+
 std::string S3Double::refusal(const http::Request& request) const {
   const std::string_view authorization = request.header("authorization");
   const std::string date(request.header("x-amz-date"));
@@ -227,7 +245,7 @@ void S3Double::handle(http::Exchange exchange) {
     answer(exchange, 404, "NoSuchBucket");
     return;
   }
-  const std::string name(request.path.substr(prefix.size()));
+  ++requests_for_[name_in(request)];
   std::optional<Fault> fault;
   if (!faults_.empty()) {
     fault = faults_.front();
@@ -261,6 +279,16 @@ void S3Double::handle(http::Exchange exchange) {
     unanswered_.push_back(std::move(exchange));
     return;
   }
+  if (fault == Fault::kLate) {
+    late_.push_back(std::move(exchange));
+    return;
+  }
+  carry_out(exchange, fault);
+}
+
+void S3Double::carry_out(const http::Exchange& exchange, std::optional<Fault> fault) {
+  const http::Request& request = exchange.request();
+  const std::string name = name_in(request);
   if (request.method == "PUT") {
     objects_[name] = {std::string(request.body), std::string(request.header("content-type"))};
   } else if (request.method == "DELETE") {

@@ -51,6 +51,7 @@ class S3Double {
     kTooMany,         // 429
     kTruncated,       // Stores, then breaks off in the middle of the reply.
     kSilent,          // Never answers.
+    kLate,            // Answers once let_go() says so.
     kSkewed,          // 403 RequestTimeTooSkewed
     kRejectPayload,   // 400, with markup that is no S3 error document.
     kTooLarge,        // 413 without a document, as a proxy says it.
@@ -58,15 +59,19 @@ class S3Double {
   };
   // What the next well-signed requests get, one each.
   void fail_next(std::vector<Fault> faults);
+  void let_go();
 
   // More is refused (413), as by a proxy that stands before a service.
   void limit(std::size_t bytes);
 
-  int requests() const;  // Seen so far, refused ones included.
+  int requests() const;                             // Seen so far, refused ones included.
+  int requests_for(const std::string& name) const;  // The same of one object, well signed.
   std::size_t connections() const { return server_.stats().connections; }
 
  private:
   void handle(http::Exchange exchange);
+  void carry_out(const http::Exchange& exchange, std::optional<Fault> fault);
+  std::string name_in(const http::Request& request) const;  // The path below the bucket.
   void answer(const http::Exchange& exchange, int status, std::string_view code) const;
   // "" or S3's code for what is wrong with the signature.
   std::string refusal(const http::Request& request) const;
@@ -77,8 +82,9 @@ class S3Double {
   std::map<std::string, Object> objects_;
   std::optional<std::size_t> limit_;
   std::deque<Fault> faults_;
-  std::vector<http::Exchange> unanswered_;
+  std::vector<http::Exchange> unanswered_, late_;
   int requests_ = 0;
+  std::map<std::string, int> requests_for_;
   http::Server server_;  // Last: its threads use what is above.
 };
 

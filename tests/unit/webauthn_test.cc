@@ -192,7 +192,7 @@ TEST(WebAuthnSignature, IsOfItsKeyAndItsData) {
   EXPECT_FALSE(PublicKey::parse(""));
 }
 
-// An element of DER (X.690, section 8.1).
+// An element of DER (ITU-T X.690).
 std::string element(char tag, const std::string& content) {
   const auto size = content.size();
   constexpr std::size_t kShort = 128;

@@ -33,14 +33,21 @@ class FakeStore final : public BlobStore {
     std::vector<PutResult> out;
     for (const NewBlob& blob : blobs) {
       const int before = offered++;
-      if (blob.bytes.size() >= held_from) {
+      if (blob.bytes.size() >= held_from && heeds) {
+        eventually(600s, [&] { return !held || !blob.wanted(); });
+      } else if (blob.bytes.size() >= held_from) {
         held.wait(true);
       }
-      if (alternates && too_large < 3 && before % 2 == 1) {
+      if (heeds && !blob.wanted()) {
+        out.emplace_back(PutFault{.message = "not wanted", .unwanted = true});
+      } else if (alternates && too_large < 3 && before % 2 == 1) {
         out.emplace_back(PutFault{"timed out"});
       } else if (blob.bytes.size() > largest) {
         ++too_large;
         out.emplace_back(PutFault{.message = "too large", .of_this_blob = true});
+      } else if (blob.bytes.size() >= forbidden_from) {
+        ++forbidden;
+        out.emplace_back(PutFault{"HTTP 403"});
       } else if (away) {
         out.emplace_back(PutFault{"no space left"});
       } else {
@@ -49,8 +56,11 @@ class FakeStore final : public BlobStore {
     }
     return out;
   }
-  PutShape put_shape() const override { return {.threads = threads, .batch_max = 16}; }
+  PutShape put_shape() const override {
+    return {.threads = threads, .batch_max = 16, .slowest = slowest};
+  }
   Result<Removal> remove(std::string_view, const std::stop_token&) override {
+    ++removed;
     return Removal::kGone;
   }
   Result<Done> flush_removed(std::span<const std::string>) override { return Done{}; }
@@ -59,10 +69,15 @@ class FakeStore final : public BlobStore {
   std::atomic<bool> away{true};
   std::atomic<bool> held{false};
   std::atomic<std::size_t> held_from{0};  // Bytes: what is smaller is not.
-  std::atomic<bool> alternates{false};    // Until three were too large each second one times out.
+  std::atomic<bool> heeds{false};         // It asks whether a file is still wanted.
+  std::atomic<std::size_t> slowest{0};
+  std::atomic<bool> alternates{false};  // Until three were too large each second one times out.
   std::atomic<int> offered{0};
   std::atomic<std::size_t> largest{kUnlimited};
   std::atomic<int> too_large{0};
+  std::atomic<std::size_t> forbidden_from{
+      kUnlimited};  // Bytes: refused, as is all while it is away.
+  std::atomic<int> forbidden{0}, removed{0};
 };
 
 // A decoder whose helper does not run until it is let.
@@ -460,6 +475,52 @@ TEST_F(OutputTest, WhoStopsGivesBackWhatAStoreThatSaysNothingHas) {
   EXPECT_EQ(blobs_.offered, 1) << "what has ended is not stored";
 }
 
+// A large one may take minutes, which is no silence.
+TEST_F(OutputTest, AStoreHasLongerForALargeFile) {
+  blobs_.away = false;
+  blobs_.held = true;
+  blobs_.slowest = 1;  // Byte a second.
+  Output& brief = more(blobs_, {.silence = 200ms});
+  brief.make(job_with(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  const auto later = std::make_shared<std::atomic<bool>>(false);
+  scheduler_.after(1s, [later] { *later = true; });  // It was looked at several times by then.
+  ASSERT_TRUE(eventually(60s, [&] { return later->load(); }));
+  EXPECT_FALSE(brief.store_is_down());
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first());
+}
+
+TEST_F(OutputTest, ThePutOfALostJobEndsAndTellsNothingOfTheStore) {
+  blobs_.away = false;
+  blobs_.held = blobs_.heeds = true;
+  const double before = put_errors();
+  const JobPtr job = job_with();
+  make(job);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  EXPECT_EQ(ended(), 0U);
+  job->lose(false);
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kLost);
+  EXPECT_EQ(put_errors(), before);
+  EXPECT_FALSE(output_.store_is_down());
+}
+
+// It would be waited for until its worker is killed.
+TEST_F(OutputTest, WhoStopsDoesNotWaitForALongPut) {
+  blobs_.away = false;
+  blobs_.held = blobs_.heeds = true;
+  blobs_.slowest = 1;
+  Output& brief = more(blobs_, {.leaving = 200ms});
+  const JobPtr job = job_with();
+  brief.make(job, wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered == 1; }));
+  job->give_back();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kStopping);
+}
+
 TEST_F(OutputTest, WhoStopsWaitsForAStoreThatIsOnlySlow) {
   blobs_.away = false;
   blobs_.held = true;
@@ -583,6 +644,67 @@ TEST_F(OutputTest, WhereItIsEachOneTheStoreIsDownForAWhile) {
   ASSERT_TRUE(eventually(60s, [&] { return ended() == 3; }));
   EXPECT_TRUE(eventually(60s, [&] { return !impatient_.store_is_down(); }))
       << "nobody is left to find out";
+}
+
+// A gateway that finds something in it, or a line on which it takes too long. It alone asked, and
+// its worker claimed nothing until its deadline.
+TEST_F(OutputTest, AFileThatIsRefusedForEverLeavesNoStoreDown) {
+  blobs_.away = false;
+  blobs_.forbidden_from = test::tone_wav(1.5).size();
+  const JobPtr forbidden = job_with();
+  make(forbidden, 1.5);
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.removed == 1; })) << "another was taken";
+  ASSERT_TRUE(eventually(60s, [&] { return !output_.store_is_down(); }));
+  EXPECT_EQ(forbidden->audio_kept, nullptr) << "it takes room from what providers send";
+  const int before = blobs_.forbidden;
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.forbidden >= before + 2; }));
+  EXPECT_FALSE(output_.store_is_down());
+  EXPECT_EQ(blobs_.removed, 1) << "once told is enough";
+  EXPECT_EQ(ended(), 0U) << "whoever made it would be called, and paid, once more";
+
+  // Beside it a store that is away is found.
+  blobs_.away = true;
+  make(job_with());
+  ASSERT_TRUE(eventually(60s, [&] { return output_.store_is_down(); }));
+  const int offered = blobs_.offered;
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.offered >= offered + 5; }));
+  EXPECT_TRUE(output_.store_is_down()) << "it takes nothing else either";
+  blobs_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first());
+
+  // And it may be taken yet.
+  blobs_.forbidden_from = kUnlimited;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+  EXPECT_EQ(job_of(1), forbidden);
+  const MutexLock lock(mutex_);
+  EXPECT_TRUE(made_[1]);
+}
+
+TEST_F(OutputTest, WhereSeveralAreRefusedForEverTheStoreIsDown) {
+  blobs_.away = false;
+  blobs_.forbidden_from = test::tone_wav(1.5).size();
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_FALSE(output_.store_is_down());
+    make(job_with(), 1.5);
+    ASSERT_TRUE(eventually(60s, [&] { return blobs_.removed == i; }));
+    ASSERT_TRUE(i == 3 || eventually(60s, [&] { return !output_.store_is_down(); }));
+  }
+  const int before = blobs_.forbidden;
+  ASSERT_TRUE(eventually(60s, [&] { return blobs_.forbidden >= before + 3; }));
+  EXPECT_TRUE(output_.store_is_down());
+  EXPECT_EQ(ended(), 0U);
+}
+
+// It has its time; another may have more room, or another gateway.
+TEST_F(OutputTest, WhatIsRefusedForEverAndHasNoRoomIsNotTooLarge) {
+  blobs_.away = false;
+  blobs_.forbidden_from = test::tone_wav(1.5).size();
+  Output& bounded = more(blobs_, {.pause = 100ms, .most = 0ms, .bytes = 1});
+  bounded.make(job_with(), wav(1.5));
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_EQ(first().error().kind, OutputFault::Kind::kOurs);
+  EXPECT_EQ(first().error().why, "HTTP 403");
 }
 
 TEST_F(OutputTest, AndWithItsDeadline) {

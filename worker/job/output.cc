@@ -33,6 +33,11 @@ constexpr const char* kStoreSilent = "the blob store does not answer";
 
 // So many files that are refused by themselves, and none that is taken, are no matter of one file.
 constexpr std::size_t kAloneMost = 3;
+// After so many refusals in a row of one file something else is offered in its place.
+constexpr int kRefusedOften = 2;
+// So much of it, or as much as the file has: what takes next to nothing only, as a full disk, takes
+// no sound.
+constexpr std::size_t kElseBytes = std::size_t{64} << 10;
 
 // Silence and next to nothing come from what was asked for; the rest from who made it.
 Fault fault_of(PipelineFault::Kind kind) {
@@ -48,6 +53,17 @@ Fault fault_of(PipelineFault::Kind kind) {
       return Fault::kTryNext;
   }
   return Fault::kTryNext;
+}
+
+// How a file ends that is refused by itself: where it is only set aside another time, or another
+// worker, may do better.
+OutputFault end_of_refused(bool aside, const std::string& why) {
+  return aside ? OutputFault{.kind = OutputFault::Kind::kOurs,
+                             .what = "audio could not be stored",
+                             .why = why}
+               : OutputFault{.kind = OutputFault::Kind::kTooLarge,
+                             .what = "audio cannot be stored",
+                             .why = why};
 }
 
 }  // namespace
@@ -206,7 +222,7 @@ void Output::store(Ready ready) {
 
 void Output::put(std::vector<Ready> ready) {
   std::erase_if(ready, [this](Ready& one) {
-    if (!one.job->is_lost() && is_offered(one)) {
+    if (!one.job->is_lost() && is_offered(one.job)) {
       return false;
     }
     if (leaves(one)) {
@@ -229,11 +245,11 @@ void Output::put(std::vector<Ready> ready) {
   for (const Ready& one : ready) {
     names.push_back(make_blob_name(
         one.job->claim.task, one.job->request->output_format, one.job->request->sample_rate));
-    files.push_back({names.back(), one.rendered.bytes});
+    files.push_back({names.back(), one.rendered.bytes, wanted(one.job)});
   }
   const auto keys = files.empty() ? std::vector<PutResult>() : put_files(files);
   std::vector<std::pair<JobPtr, OutputFile>> stored;
-  std::vector<Ready> refused;
+  std::vector<Ready> refused, ended;
   std::size_t taken = 0, newly_alone = 0;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (keys[i]) {
@@ -250,12 +266,16 @@ void Output::put(std::vector<Ready> ready) {
                      .checksum = rendered.checksum,
                      .duration_ms =
                          duration_ms(static_cast<std::int64_t>(rendered.samples), rendered.rate)});
+    } else if (keys[i].error().unwanted) {
+      ready[i].why = keys[i].error().message;
+      ended.push_back(std::move(ready[i]));
     } else {
       count_blob_error(BlobOp::kPut);
       newly_alone += note_refusal(ready[i], keys[i].error()) ? 1U : 0U;
       refused.push_back(std::move(ready[i]));
     }
   }
+  newly_alone += taken == 0 ? set_aside(refused) : 0;
   note_answer(taken, newly_alone, refused);
   for (auto& [job, file] : stored) {
     end(job, std::move(file));
@@ -264,14 +284,35 @@ void Output::put(std::vector<Ready> ready) {
     one.why = kStoreAway;
     refused.push_back(std::move(one));
   }
+  std::move(ended.begin(), ended.end(), std::back_inserter(refused));
   keep(std::move(refused));
 }
 
+// Whether a put of its file is to go on.
+std::function<bool()> Output::wanted(const JobPtr& job) {
+  return [this, job] {
+    if (job->is_lost()) {
+      return false;
+    }
+    const bool given_back = job->is_given_back();
+    const auto now = Job::Clock::now();
+    const MutexLock lock(mutex_);
+    if (given_back && !leaves_since_) {
+      leaves_since_ = now;
+    }
+    return offered_.contains(job) && !(given_back && now - *leaves_since_ >= patience_.leaving);
+  };
+}
+
 std::vector<PutResult> Output::put_files(std::span<const NewBlob> files) {
+  std::size_t bytes = 0;
+  for (const NewBlob& file : files) {
+    bytes += file.bytes.size();
+  }
   std::multiset<Job::Clock::time_point>::iterator begun;
   {
     const MutexLock lock(mutex_);
-    begun = puts_.insert(Job::Clock::now());
+    begun = puts_.insert(Job::Clock::now() + blobs_.put_shape().time_for(bytes));
     if (!std::exchange(watches_, true)) {
       scheduler_.after(patience_.silence, [this] { watch_puts(); });
     }
@@ -287,7 +328,8 @@ std::vector<PutResult> Output::put_files(std::span<const NewBlob> files) {
   return keys;
 }
 
-// For how long one is under way and none has taken anything.
+// For how long one is under way, beyond what its bytes may take, and none has taken anything. Less
+// than nothing while there is time for them.
 Job::Clock::duration Output::silence() const {
   if (puts_.empty()) {
     return Job::Clock::duration::zero();
@@ -323,8 +365,10 @@ bool Output::note_refusal(Ready& ready, const PutFault& fault) {
   const bool newly_alone = fault.of_this_blob && !ready.first_alone;
   const bool news = ready.why.empty() || newly_alone;
   ready.why = fault.message;
+  ready.refusals = fault.of_this_blob ? 0 : ready.refusals + 1;
+  ready.aside = ready.aside && !fault.of_this_blob;
   ready.alone.reset();
-  if (fault.of_this_blob) {
+  if (fault.of_this_blob || ready.aside) {
     ready.alone = Job::Clock::now();
     ready.first_alone = ready.first_alone.value_or(*ready.alone);
   }
@@ -334,6 +378,50 @@ bool Output::note_refusal(Ready& ready, const PutFault& fault) {
               {{"why", ready.why}, {"bytes", ready.rendered.bytes.size()}});
   }
   return newly_alone;
+}
+
+// One file that is refused again and again, for whatever a gateway finds in it, or because it takes
+// too long, would be the only one that asks, and keep its worker from claiming until its deadline.
+// So something else asks as well. Sets those aside of which it is told that way that they are not
+// the store's matter; how many for the first time.
+std::size_t Output::set_aside(std::span<Ready> refused) {
+  const auto is_due = [](const Ready& one) {
+    return !one.alone && one.refusals % kRefusedOften == 0 && !over(*one.job, one.why);
+  };
+  const auto first = std::find_if(refused.begin(), refused.end(), is_due);
+  if (first == refused.end() || !takes_another(*first)) {
+    return 0;
+  }
+  std::size_t newly_alone = 0;
+  for (Ready& one : refused) {
+    if (is_due(one)) {
+      one.aside = true;
+      one.alone = Job::Clock::now();
+      newly_alone += one.first_alone ? 0U : 1U;
+      one.first_alone = one.first_alone.value_or(*one.alone);
+      log::warn("audio is refused by a blob store that takes others",
+                about(*one.job),
+                {{"why", one.why}, {"bytes", one.rendered.bytes.size()}});
+    }
+  }
+  return newly_alone;
+}
+
+// Whether the store takes something of no use in place of what it has refused.
+bool Output::takes_another(const Ready& refused) {
+  const std::string name = make_blob_name(refused.job->claim.task,
+                                          refused.job->request->output_format,
+                                          refused.job->request->sample_rate);
+  const std::string bytes(std::min(refused.rendered.bytes.size(), kElseBytes), '\0');
+  const NewBlob other{name, bytes, wanted(refused.job)};
+  const PutResult key = put_files({&other, 1}).front();
+  if (!key) {
+    count_blob_error(BlobOp::kPut);
+    return false;
+  }
+  // Should it stay, it is nobody's, like what a crash leaves.
+  static_cast<void>(counted(BlobOp::kRemove, blobs_.remove(*key)));
+  return true;
 }
 
 void Output::note_answer(std::size_t stored,
@@ -365,9 +453,9 @@ bool Output::somebody_asks() const {
              kept_.begin(), kept_.end(), [&](const Ready& one) { return all_tell || !one.alone; });
 }
 
-// Refused by itself for long enough, and just now once more.
+// Refused as too large for long enough, and just now once more.
 bool Output::is_hopeless(const Ready& ready) const {
-  return ready.alone && *ready.alone - *ready.first_alone >= patience_.most;
+  return ready.alone && !ready.aside && *ready.alone - *ready.first_alone >= patience_.most;
 }
 
 // Whether its bytes count among those of all that are refused by themselves.
@@ -377,9 +465,9 @@ void Output::count_alone(Ready& ready, bool counts) {
   alone_bytes_ += bytes;
 }
 
-bool Output::is_offered(const Ready& ready) const {
+bool Output::is_offered(const JobPtr& job) const {
   const MutexLock lock(mutex_);
-  return offered_.contains(ready.job);
+  return offered_.contains(job);
 }
 
 // It is offered and kept no longer. False: it has ended meanwhile.
@@ -407,10 +495,7 @@ void Output::keep(std::vector<Ready> refused) {
       count_alone(one, one.alone.has_value());
       if (one.alone && (is_hopeless(one) || alone_bytes_ > patience_.bytes)) {
         count_alone(one, false);
-        ended.emplace_back(one.job,
-                           OutputFault{.kind = OutputFault::Kind::kTooLarge,
-                                       .what = "audio cannot be stored",
-                                       .why = one.why});
+        ended.emplace_back(one.job, end_of_refused(one.aside, one.why));
         continue;
       }
       // What waits for the store's return takes room from what providers send; what nobody may ever

@@ -52,13 +52,15 @@ struct OutputFault {
 // `pause`, and for so long, as somebody may be raising the limit; and all of them together have so
 // many bytes, beyond which the one that is refused next ends at once. With a decoder that does not
 // run: after so long, and half of what the task has left, another worker's may, though that pays
-// for the audio once more. With a store that says nothing: after so long it is down, which is far
-// beyond what an honest put takes (S3Limits::total).
+// for the audio once more. With a store that says nothing: after so long, and what the bytes of a
+// put may take, it is down, which is far beyond what an honest put takes (S3Limits::total). With a
+// put whose job is given back: for so long it goes on, as the worker's end waits for it.
 struct OutputPatience {
   std::chrono::milliseconds pause{10'000}, most{30'000};
   std::size_t bytes = std::size_t{64} << 20;
   std::chrono::milliseconds decoder{30'000};
   std::chrono::milliseconds silence{20'000};
+  std::chrono::milliseconds leaving{10'000};
 };
 
 class Output {
@@ -78,13 +80,14 @@ class Output {
 
   // Takes the audio that a provider made for `job`. Never blocks. Whoever made it is paid: as long
   // as the blob store does not take the file it is kept, until the task's deadline; where it is
-  // this file that the store refuses, until it is refused once more after half a minute, which
-  // takes longer while the store is down and each file is asked for in its turn.
+  // this file that the store refuses as too large, until it is refused once more after half a
+  // minute, which takes longer while the store is down and each file is asked for in its turn.
   void make(const JobPtr& job, Audio audio);
 
   // The blob store took nothing when it was asked last, or says nothing: what is made now would
-  // only wait here. That it refuses one file counts only where it has refused others as well, and
-  // taken none. Thread-safe, never blocks.
+  // only wait here. That it refuses one file, as too large or again and again where it takes
+  // another in its place, counts only where it has refused others so as well, and taken none.
+  // Thread-safe, never blocks.
   bool store_is_down() const;
 
   // The decoder has not run, and has not been found running since: what is made now might only wait
@@ -104,7 +107,11 @@ class Output {
     JobPtr job;
     Rendered rendered;
     std::string why{};  // The store did not take it when it was offered last. Empty: it never was.
-    // When it was first refused by itself, whatever it was refused for since.
+    int refusals = 0;   // In a row, for anything but its size.
+    // After them the store has taken another: what it says of this one tells nothing of others.
+    bool aside = false;
+    // When it was first refused by itself, as too large or set aside, whatever it was refused for
+    // since.
     std::optional<Job::Clock::time_point> first_alone{};
     // When it was last, if that is how it was refused last.
     std::optional<Job::Clock::time_point> alone{};
@@ -126,12 +133,15 @@ class Output {
   void ask_decoder_later(int tries);
   void ask_decoder(int tries);
   bool note_decoder(bool runs, std::uint64_t before = 0);
+  std::function<bool()> wanted(const JobPtr& job);
   void store(Ready ready);
   void put(std::vector<Ready> ready);
   std::vector<PutResult> put_files(std::span<const NewBlob> files);
   Job::Clock::duration silence() const LOCKS_REQUIRED(mutex_);
   void watch_puts();
   static bool note_refusal(Ready& ready, const PutFault& fault);
+  std::size_t set_aside(std::span<Ready> refused);
+  bool takes_another(const Ready& refused);
   void note_answer(std::size_t stored, std::size_t newly_alone, std::span<const Ready> refused);
   void keep(std::vector<Ready> refused);
   void offer_again();
@@ -139,7 +149,7 @@ class Output {
   bool somebody_asks() const LOCKS_REQUIRED(mutex_);
   bool is_hopeless(const Ready& ready) const;
   void count_alone(Ready& ready, bool counts) LOCKS_REQUIRED(mutex_);
-  bool is_offered(const Ready& ready) const;
+  bool is_offered(const JobPtr& job) const;
   bool leaves(Ready& ready);
   static std::optional<OutputFault> over(const Job& job, const std::string& why);
   void end(const JobPtr& job, Result<OutputFile, OutputFault> result);
@@ -158,9 +168,12 @@ class Output {
   // Whose files are with the writers, or on their way there or back; without those that have ended
   // meanwhile.
   std::set<JobPtr> offered_ GUARDED_BY(mutex_);
-  std::multiset<Job::Clock::time_point> puts_ GUARDED_BY(mutex_);  // When those under way began.
+  // When those under way began, later by what their bytes may take.
+  std::multiset<Job::Clock::time_point> puts_ GUARDED_BY(mutex_);
   // When the last put that took one ended; nullopt: none has.
   std::optional<Job::Clock::time_point> taken_at_ GUARDED_BY(mutex_);
+  // Since when jobs are given back; all are, once their worker ends.
+  std::optional<Job::Clock::time_point> leaves_since_ GUARDED_BY(mutex_);
   bool watches_ GUARDED_BY(mutex_) = false;   // It is scheduled.
   std::size_t alone_ GUARDED_BY(mutex_) = 0;  // Files refused by themselves since one was taken.
   // Of files that are refused by themselves, also while they are offered.

@@ -58,32 +58,33 @@ struct TaskRange {
   TaskId first, last;
 };
 
-// The tasks whose blobs lie in `slot`. Nullopt: there are none. Not those of an API whose clock was
-// off by a day: the range would be far too long to look at.
-Result<std::optional<TaskRange>> tasks_in(const DirectoryStore& blobs,
-                                          const BlobSlot& slot,
-                                          const std::function<bool()>& stopping) {
-  std::optional<TaskRange> out;
-  const auto seen = blobs.for_each(slot, [&](const std::string& key) {
+// The tasks whose blobs lie in `slot`, into `range`. Nullopt: there are none. Not those of an API
+// whose clock was off by a day: the range would be far too long to look at. An error tells that
+// there may be more.
+Result<Done> tasks_in(const DirectoryStore& blobs,
+                      const BlobSlot& slot,
+                      const std::function<bool()>& stopping,
+                      std::optional<TaskRange>& range) {
+  return blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
     if (std::chrono::abs(made_at(task.uuid) - slot.begin) <= kTaskAgeMax) {
-      out = out ? TaskRange{std::min(out->first, task), std::max(out->last, task)}
-                : TaskRange{task, task};
+      range = range ? TaskRange{std::min(range->first, task), std::max(range->last, task)}
+                    : TaskRange{task, task};
     }
     return !stopping();
   });
-  return seen ? Result<std::optional<TaskRange>>(out) : seen.error();
 }
 
 // Removes the blobs in `slot` that are of one of `tasks`, sorted, and not its output. Adds the
-// number to `count`.
+// number to `count`. What cannot be read or removed keeps nothing else; the first of it is the
+// error.
 Result<Done> remove_orphans(DirectoryStore& blobs,
                             const BlobSlot& slot,
                             const std::vector<store::TaskOutput>& tasks,
                             const std::function<bool()>& stopping,
                             std::size_t& count) {
   std::vector<std::string> orphans;
-  const auto seen = blobs.for_each(slot, [&](const std::string& key) {
+  auto out = blobs.for_each(slot, [&](const std::string& key) {
     const TaskId task = blob_task(key);
     const auto it = std::lower_bound(
         tasks.begin(), tasks.end(), task, [](const store::TaskOutput& output, TaskId id) {
@@ -94,44 +95,52 @@ Result<Done> remove_orphans(DirectoryStore& blobs,
     }
     return !stopping();
   });
-  if (!seen) {
-    return seen.error();
-  }
   for (const std::string& key : orphans) {
     if (stopping()) {
       break;
     }
-    if (const auto removed = counted(BlobOp::kRemove, blobs.remove(key)); !removed) {
-      return removed.error();
+    if (const auto removed = counted(BlobOp::kRemove, blobs.remove(key)); removed) {
+      ++count;
+      orphans_deleted.Increment();
+    } else if (out) {
+      out = removed.error();
     }
-    ++count;
-    orphans_deleted.Increment();
   }
-  return Done{};
+  return out;
 }
+
+enum class SlotLook {
+  kDone,
+  kFailed,       // Not all of it could be read, or removed.
+  kInterrupted,  // The database is away, or this run is to end.
+};
 
 // Deletes what the tasks of a slot left besides their output, and counts it. A blob of a task that
 // the database does not have stays: tasks are never deleted, so it must be another database's.
-// False: the slot is not done.
-bool delete_orphans_of(const BlobSlot& slot,
-                       store::TaskStore& store,
-                       DirectoryStore& blobs,
-                       const std::function<bool()>& stopping,
-                       std::size_t& count) {
-  const auto failed = [](const Error& error) {
-    log::error("files of no task could not be deleted", {{"why", error.message}});
-    return false;
+SlotLook delete_orphans_of(const BlobSlot& slot,
+                           store::TaskStore& store,
+                           DirectoryStore& blobs,
+                           const std::function<bool()>& stopping,
+                           std::size_t& count) {
+  SlotLook out = SlotLook::kDone;
+  const auto failed = [&](const Error& error) {
+    out = SlotLook::kFailed;
+    log::error("files of no task could not be deleted",
+               {{"slot", slot.folder}, {"why", error.message}});
   };
-  const auto range = tasks_in(blobs, slot, stopping);
-  if (!range) {
-    return failed(range.error());
+  std::optional<TaskRange> range;
+  if (const auto seen = tasks_in(blobs, slot, stopping, range); !seen) {
+    failed(seen.error());
+    if (slot.left) {
+      return out;  // What could be read was looked at when it was left.
+    }
   }
-  std::optional<TaskId> from = *range ? std::optional((*range)->first) : std::nullopt;
+  std::optional<TaskId> from = range ? std::optional(range->first) : std::nullopt;
   std::vector<store::TaskOutput> doubtful;
   while (from && !stopping()) {
-    const auto more = store.doubtful_outputs(*from, (*range)->last, kLookedAt);
+    const auto more = store.doubtful_outputs(*from, range->last, kLookedAt);
     if (!more) {
-      return false;
+      return SlotLook::kInterrupted;
     }
     doubtful.insert(doubtful.end(), more->tasks.begin(), more->tasks.end());
     from = more->last;  // Comes again, which does no harm.
@@ -139,13 +148,14 @@ bool delete_orphans_of(const BlobSlot& slot,
     if (doubtful.empty() || (from && doubtful.size() < kDoubtfulBatch)) {
       continue;
     }
-    if (const auto removed = remove_orphans(blobs, slot, doubtful, stopping, count); !removed) {
-      return failed(removed.error());
+    const auto removed = remove_orphans(blobs, slot, doubtful, stopping, count);
+    if (!removed && out == SlotLook::kDone) {
+      failed(removed.error());
     }
     doubtful.clear();
   }
   // What has just begun to stop may have cut the last of these short.
-  return !stopping();
+  return stopping() ? SlotLook::kInterrupted : out;
 }
 
 // Removes the file of `key`, past its retention. Nullopt: it could not be removed.
@@ -373,14 +383,19 @@ std::size_t delete_orphans(store::TaskStore& store,
     if (stopping()) {
       return count;
     }
-    if (!delete_orphans_of(slot, store, blobs, stopping, count)) {
+    SlotLook look = delete_orphans_of(slot, store, blobs, stopping, count);
+    if (look == SlotLook::kInterrupted) {
       return count;
     }
     if (const auto dropped = blobs.drop_empty(slot); !dropped) {
-      log::error("a file without audio could not be deleted", {{"why", dropped.error().message}});
-      return count;
+      log::error("a file without audio could not be deleted",
+                 {{"slot", slot.folder}, {"why", dropped.error().message}});
+      look = SlotLook::kFailed;
     }
-    if (const auto marked = blobs.mark_checked(slot); !marked) {
+    // One that fails keeps none of those after it.
+    const bool done = look == SlotLook::kDone;
+    if (const auto marked = done ? blobs.mark_checked(slot) : blobs.leave_for_later(slot);
+        !marked) {
       log::error("a folder that was checked could not be marked",
                  {{"why", marked.error().message}});
       return count;

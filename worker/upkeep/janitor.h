@@ -54,8 +54,8 @@ std::size_t delete_old_outputs(store::TaskStore& store,
 // Deletes the files that crashes left: of final tasks, more than a day old, and not their output;
 // and segments without any. Looks at each slot of segments once, at no more than some hours of them
 // a call, and ends early when `stopping` says so, which is asked at each file: the next run, of any
-// worker, goes on with that slot. The number of files.
-// Blocks.
+// worker, goes on with that slot. A slot of which not all can be read or removed keeps no other: it
+// is looked at again by each run. The number of files. Blocks.
 std::size_t delete_orphans(store::TaskStore& store,
                            DirectoryStore& blobs,
                            const std::function<bool()>& stopping);
