@@ -52,8 +52,8 @@ class Authenticator {
     // Those found are used now. For people: a failure is not worth a 503, and is tried again.
     std::function<store::Batch<Done>(store::TaskStore&, std::span<const store::KeyRecord>)>
         note_use;
-    // Does a request without one count to its address? What is read in vain is work, and none of
-    // ours is read for these; but keys come by programs, which bring one or are in error.
+    // Does a request without one count towards its address's limit? A program that brings no key is
+    // in error.
     bool counts_none = true;
   };
   static Proof bearer_keys(const Config& config);

@@ -977,9 +977,10 @@ TEST(Chain, ATextThatCrashesTheEngineIsNoFailureOfTheProvider) {
   EXPECT_FALSE(admits_after(test::program_path("forkless-speech"), 30)) << "no process is left";
 }
 
-// Nor does it have one of the few threads for minutes.
+// Nor does it have one of the few threads for minutes. A child has to have begun with it: on a busy
+// machine that takes a while.
 TEST(Chain, ATextThatTakesTooLongIsNoFailureOfTheProvider) {
-  EXPECT_TRUE(admits_after(test::program_path("hanging-speech"), 12, milliseconds(50)));
+  EXPECT_TRUE(admits_after(test::program_path("hanging-speech"), 4, seconds(3)));
 }
 
 TEST(CurrentChain, AReplacedOneLivesAsLongAsItIsUsed) {

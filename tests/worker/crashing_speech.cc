@@ -27,7 +27,9 @@ int main() {
   return sandbox::serve(
       speech::kProtocolVersion, true, 1, [](const std::string&, std::span<const int>) {
 #ifdef HANGING
-        pause();
+        for (;;) {
+          pause();  // Signals tell of the pipe.
+        }
 #endif
         std::raise(SIGKILL);
       });
