@@ -62,7 +62,7 @@ TEST(Kana, ParticlesAndHoursAreSaidAsTheyAreSpoken) {
       {"会社ではたらいている", "かいしゃ ではたらいている"},
       {"去年はじめて日本に来た", "きょねん はじめて にっぽん に きた"},
       {"今日はじめて日本に来た", "きょう はじめて にっぽん に きた"},
-      {"今日はやく起きた", "きょう はやく おきた"},
+      {"今日はやく起きた", "きょう はやく おき た"},
       {"昨日へんな夢を見た", "きのう へんな ゆめ を みた"},
       // Kanji that are read like particles, and what only contains them.
       {"私の歯は白い", "わたし の ハ わ しろい"},

@@ -426,7 +426,10 @@ Result<LocalProvider::Spoken, ProviderFault> LocalProvider::speak(const Reading&
       return ProviderFault{Fault::kBrokenByInput, "the engine takes too long on this text", {}};
     }
     if (!spoken) {
-      return fault_of(spoken.error());
+      // That its own time was over before a child had begun is not the helper's fault.
+      const bool late = spoken.error() == SpeechFault::kUnavailable &&
+                        std::chrono::steady_clock::now() >= call.request.deadline;
+      return fault_of(late ? SpeechFault::kDeadline : spoken.error());
     }
     return Spoken{*std::move(spoken), applied};
   }
