@@ -35,8 +35,9 @@ struct S3Limits {
   // Bytes a second. As many uploads as there are at once (put_shape()) share a line of 13 Mbit/s.
   std::size_t slowest = 96 * 1024;
   // An attempt of whose body nothing goes out any more, while there is some left, ends after so
-  // long: what stands still is not slow.
-  std::chrono::milliseconds still{5'000};
+  // long: what stands still is not slow. The kernel takes more only when a third of its buffer, of
+  // 4 MB at most, has gone: at `slowest` that is 14 s.
+  std::chrono::milliseconds still{15'000};
 };
 
 // Retries what may pass (no connection, a reply cut short or overdue, 5xx, 408, 429) with jittered

@@ -492,6 +492,24 @@ TEST_F(OutputTest, AStoreHasLongerForALargeFile) {
   EXPECT_TRUE(first());
 }
 
+// Else nothing would be claimed until it has ended.
+TEST_F(OutputTest, ALargeFileOnItsWayKeepsNobodyFromAsking) {
+  wide_.held = true;
+  wide_.held_from = 40'000;  // Bytes: more than half a second.
+  wide_.slowest = 1;
+  Output& wide = more(wide_, {});
+  wide.make(job_with(), wav(1));
+  ASSERT_TRUE(eventually(60s, [&] { return wide_.offered == 1; }));
+  wide.make(job_with(), wav(0.5));
+  ASSERT_TRUE(eventually(60s, [&] { return wide.store_is_down(); }));
+  wide_.away = false;
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 1; }));
+  EXPECT_TRUE(first());
+  EXPECT_FALSE(wide.store_is_down());
+  let_go();
+  ASSERT_TRUE(eventually(60s, [&] { return ended() == 2; }));
+}
+
 TEST_F(OutputTest, ThePutOfALostJobEndsAndTellsNothingOfTheStore) {
   blobs_.away = false;
   blobs_.held = blobs_.heeds = true;

@@ -351,7 +351,9 @@ void Output::watch_puts() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(patience_.silence - silence());
     const bool silent = left.count() <= 0;
     news = silent && !std::exchange(down_, true);
-    scheduler_.after(silent ? patience_.silence : left, [this] { watch_puts(); });
+    // A smaller one may come meanwhile, which has less time.
+    scheduler_.after(silent ? patience_.silence : std::min(left, patience_.silence),
+                     [this] { watch_puts(); });
   }
   if (news) {
     count_blob_error(BlobOp::kPut);
@@ -366,7 +368,9 @@ bool Output::note_refusal(Ready& ready, const PutFault& fault) {
   const bool news = ready.why.empty() || newly_alone;
   ready.why = fault.message;
   ready.refusals = fault.of_this_blob ? 0 : ready.refusals + 1;
-  ready.aside = ready.aside && !fault.of_this_blob;
+  if (fault.of_this_blob && std::exchange(ready.aside, false)) {
+    ready.first_alone.reset();  // For something else: that it is too large is new.
+  }
   ready.alone.reset();
   if (fault.of_this_blob || ready.aside) {
     ready.alone = Job::Clock::now();
@@ -534,10 +538,14 @@ void Output::look_at_kept(bool offers) {
   {
     const MutexLock lock(mutex_);
     offers_again_ = offers_again_ && !offers;
-    const auto due = Job::Clock::now() - patience_.pause;
+    const auto now = Job::Clock::now();
+    const auto due = now - patience_.pause;
+    // What takes long on its way, as a large file may, keeps no other from asking.
+    const bool asked = asking_ && now - asking_->since < patience_.silence &&
+                       offered_.contains(asking_->job.lock());
     std::deque<Ready> later;
     for (Ready& one : kept_) {
-      const bool asks = down_ ? offered_.empty() && next.empty() : !one.alone || *one.alone <= due;
+      const bool asks = down_ ? !asked && next.empty() : !one.alone || *one.alone <= due;
       if (auto fault = over(*one.job, one.why)) {
         count_alone(one, false);
         ended.emplace_back(one.job, std::move(*fault));
@@ -559,6 +567,7 @@ void Output::look_at_kept(bool offers) {
     }
     for (const Ready& one : next) {
       offered_.insert(one.job);
+      asking_ = {one.job, now};
     }
   }
   for (auto& [job, fault] : ended) {

@@ -168,6 +168,12 @@ class Output {
   // Whose files are with the writers, or on their way there or back; without those that have ended
   // meanwhile.
   std::set<JobPtr> offered_ GUARDED_BY(mutex_);
+  // Whose file asks for all whether the store is back, and since when.
+  struct Asking {
+    std::weak_ptr<Job> job;
+    Job::Clock::time_point since;
+  };
+  std::optional<Asking> asking_ GUARDED_BY(mutex_);
   // When those under way began, later by what their bytes may take.
   std::multiset<Job::Clock::time_point> puts_ GUARDED_BY(mutex_);
   // When the last put that took one ended; nullopt: none has.

@@ -206,6 +206,8 @@ struct ReferenceFetcher::Budget {
   // the oldest waits for them nobody else takes anything.
   bool take(Fetch& fetch, std::size_t more, const std::shared_ptr<http::ClientCall>& call);
   void give_back(const UserId& user, std::size_t fewer);
+  // Nothing of this one waits to be taken just now: it begins anew.
+  void rest(const Fetch& fetch);
   // So many of the bytes are a result's now, until they are let go.
   void keep(const UserId& user, std::size_t of_them);
   void let_go(const UserId& user, std::size_t of_them);
@@ -360,6 +362,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
         return;
       }
       item.url = std::move(*target);
+      budget->rest(*this);
       budget->move_host(user, item.host, host_of(item.url));
       ask(item);
       return;
@@ -408,6 +411,7 @@ struct ReferenceFetcher::Fetch final : ProviderCall, std::enable_shared_from_thi
     const std::size_t dropped = item.bytes.size();
     item.bytes.clear();
     held -= dropped;
+    budget->rest(*this);
     budget->give_back(user, dropped);
     fetcher.client_.after(kRetryPause, [self = shared_from_this(), &item] {
       if (!self->finished) {
@@ -560,31 +564,33 @@ bool ReferenceFetcher::Budget::take(Fetch& fetch,
   const std::uint64_t oldest_of_user = *user.begun.begin();
   const bool of_user = user.share.has_room(
       fetch.number, fetch.held, more, oldest_of_user, limits.bytes_max / kUserShare);
+  // Each of these changes says that others may go on who could not, or begin.
+  bool others_may_go_on = false;
   if (of_user) {
     without_share.erase(fetch.number);
   } else {
-    without_share.insert(fetch.number);
+    others_may_go_on = without_share.insert(fetch.number).second;
   }
   const std::uint64_t oldest_of_all = oldest();
   const bool takes =
       of_user && all.has_room(fetch.number, fetch.held, more, oldest_of_all, limits.bytes_max);
-  bool others_may_go_on = false;
   if (fetch.number == oldest_of_user) {
-    others_may_go_on = user.share.note(fetch.number, of_user);
+    others_may_go_on = user.share.note(fetch.number, of_user) || others_may_go_on;
   }
   if (fetch.number == oldest_of_all) {
     others_may_go_on = all.note(fetch.number, takes) || others_may_go_on;
   }
+  if (takes) {
+    user.share.bytes += more;
+    all.bytes += more;
+  }
+  const Calls hungry = others_may_go_on ? look_again() : Calls();
   if (!takes) {
     starved.push_back(call);
-    return false;
   }
-  user.share.bytes += more;
-  all.bytes += more;
-  const Calls hungry = others_may_go_on ? std::exchange(starved, {}) : Calls();
   lock.unlock();
   feed(hungry);
-  return true;
+  return takes;
 }
 
 std::uint64_t ReferenceFetcher::Budget::oldest() const {
@@ -604,6 +610,20 @@ void ReferenceFetcher::Budget::give_back(const UserId& user, std::size_t fewer) 
   all.bytes -= fewer;
   forget_if_idle(user);
   const Calls hungry = look_again();
+  lock.unlock();
+  feed(hungry);
+}
+
+void ReferenceFetcher::Budget::rest(const Fetch& fetch) {
+  MutexLock lock(mutex);
+  User& user = users[fetch.user];
+  bool others_may_go_on = without_share.erase(fetch.number) > 0;
+  for (ByteShare* const share : {&user.share, &all}) {
+    if (share->starving == fetch.number) {
+      others_may_go_on = share->note(fetch.number, true);
+    }
+  }
+  const Calls hungry = others_may_go_on ? look_again() : Calls();
   lock.unlock();
   feed(hungry);
 }
