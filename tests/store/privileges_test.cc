@@ -40,6 +40,12 @@ using testing::HasSubstr;
 
 class Privileges : public testing::Test {
  protected:
+  // Why the worker's account is not given its rights; "": it is.
+  std::string why() {
+    const auto brought = bring_grants(
+        db_.url(), std::vector<Grantee>{{"worker", db_.as("worker").user + "@localhost"}});
+    return brought ? std::string() : brought.error().message;
+  }
   // Whether `role` is refused the statement: for want of a right, not for anything else.
   testing::AssertionResult refused(const std::string& role, const std::string& statement) {
     constexpr int kTableDenied = 1142, kColumnDenied = 1143;
@@ -264,12 +270,7 @@ TEST_F(Privileges, WhatFailsInTheMiddleTellsWhatWasDone) {
 // They were never looked at, and nothing said so: its owner could change the books.
 TEST_F(Privileges, RightsBeyondTheDatabaseAreToldOf) {
   const DatabaseUrl worker = db_.as("worker");
-  const std::vector<Grantee> grantees = {{"worker", worker.user + "@localhost"}};
   const std::string of = "'" + worker.user + "'@'localhost'";
-  const auto why = [&] {
-    const auto brought = bring_grants(db_.url(), grantees);
-    return brought ? std::string() : brought.error().message;
-  };
   db_.execute(Sql::trusted("GRANT PROCESS ON *.* TO " + of));
   EXPECT_EQ(why(), "") << "no table is reached by it";
   db_.execute(Sql::trusted("GRANT UPDATE ON *.* TO " + of));
@@ -286,12 +287,7 @@ TEST_F(Privileges, RightsBeyondTheDatabaseAreToldOf) {
 // everybody's whose PUBLIC may change them.
 TEST_F(Privileges, RightsByRolesAndOfEverybodyAreToldOf) {
   const DatabaseUrl worker = db_.as("worker");
-  const std::vector<Grantee> grantees = {{"worker", worker.user + "@localhost"}};
   const std::string of = "'" + worker.user + "'@'localhost'";
-  const auto why = [&] {
-    const auto brought = bring_grants(db_.url(), grantees);
-    return brought ? std::string() : brought.error().message;
-  };
   const std::string role = worker.user + "_role";
   db_.execute(Sql::trusted("CREATE ROLE " + role));
   EXPECT_EQ(why(), "") << "it is nobody's";

@@ -373,8 +373,7 @@ bool Output::note_refusal(Ready& ready, const PutFault& fault) {
   }
   ready.alone.reset();
   if (fault.of_this_blob || ready.aside) {
-    ready.alone = Job::Clock::now();
-    ready.first_alone = ready.first_alone.value_or(*ready.alone);
+    ready.note_alone();
   }
   if (news) {
     log::warn("audio could not be stored, it is kept",
@@ -400,9 +399,8 @@ std::size_t Output::set_aside(std::span<Ready> refused) {
   for (Ready& one : refused) {
     if (is_due(one)) {
       one.aside = true;
-      one.alone = Job::Clock::now();
       newly_alone += one.first_alone ? 0U : 1U;
-      one.first_alone = one.first_alone.value_or(*one.alone);
+      one.note_alone();
       log::warn("audio is refused by a blob store that takes others",
                 about(*one.job),
                 {{"why", one.why}, {"bytes", one.rendered.bytes.size()}});

@@ -116,6 +116,12 @@ class Output {
     // When it was last, if that is how it was refused last.
     std::optional<Job::Clock::time_point> alone{};
     std::size_t counted = 0;  // Of its bytes, in alone_bytes_.
+
+    // It was refused by itself just now.
+    void note_alone() {
+      alone = Job::Clock::now();
+      first_alone = first_alone.value_or(*alone);
+    }
   };
 
   // What a provider made, until it is shaped.
